@@ -18,20 +18,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.censoring import draw_followed
 from benchmarks.results import Estimate, Results, Row, Table
 from benchmarks.units import Options
 from tdrop.base import Cohort
 from tdrop.choose import count_folds, refit, tune
-from tdrop.data import simulated_cohort, weigh_outcomes
+from tdrop.data import simulated_cohort
 from tdrop.methods import build, method_names
 from tdrop.methods.parts.network import TrainingBatch
 from tdrop.methods.parts.training import Optimiser, run_step
 
 #: The setting of every training step: source and target rows, units of both hidden layers, passes, features.
 ROWS, TARGET_ROWS, UNITS, PASSES, FEATURES = 512, 256, 128, 10, 10
-#: One method of every kind, whose fits are compared with and without weights.
-WEIGHTED = ("mlp", "ensemble", "mixmatch", "transductive_dropout", "logistic_regression", "gradient_boosting")
 #: Patients of the paper's source.
 SOURCE_ROWS = 240_486
 #: How many sources are compared with one.
@@ -57,7 +54,6 @@ def run(options: Options) -> Results:
             *measure_steps(rounds=4 if options.quick else 40),
             *measure_sampling(rounds=2 if options.quick else 6),
             *measure_memory(*((4_000, 20) if options.quick else (SOURCE_ROWS, 200))),
-            *measure_weights(*((1, 500) if options.quick else (3, 5_000))),
             *measure_fits(repeats=1 if options.quick else 3, rows=500 if options.quick else 5_000),
             *measure_fits(1, 1_000 if options.quick else 1_000_000, ("mlp", "transductive_dropout")),
             *measure_sources(300 if options.quick else 2_000, options),
@@ -99,29 +95,6 @@ def training_step(name: str, batch: TrainingBatch, **settings: Any) -> Callable[
     network = method.network(FEATURES, 10_000, "binary", torch.Generator().manual_seed(0))
     pool = network.pool(np.random.default_rng(0))
     return partial(run_step, network, batch, Optimiser(network, method, 1e-3), pool, 0.5)
-
-
-def measure_weights(rounds: int, rows: int) -> list[Row]:
-    """Fits to patients of whom some left early, weighted against dropped, and the weights themselves."""
-    drawn = draw_followed("heavy, sicker leave", rows, 0)
-    names = tuple(f"x{place}" for place in range(drawn.X.shape[1]))
-    weight, _ = weigh_outcomes(drawn.follow_up, drawn.X, "speed")
-    about: dict[str, Any] = {"y": drawn.follow_up.y, "weight": weight}
-    weighted = Cohort("speed", np.arange(rows), names, drawn.X.astype(np.float32), **about)
-    dropped = replace(weighted.known(), weight=None)
-    calls = {
-        "weights": partial(weigh_outcomes, drawn.follow_up, drawn.X, "speed"),
-        **{f"{name}, weighted": partial(_fit, name, weighted) for name in WEIGHTED},
-        **{f"{name}, dropped": partial(_fit, name, dropped) for name in WEIGHTED},
-    }
-    seconds = best_seconds(calls, rounds)
-    ways = {way: sum(seconds[f"{name}, {way}"] for name in WEIGHTED) for way in ("weighted", "dropped")}
-    ratio = (ways["weighted"] + seconds["weights"]) / ways["dropped"]
-    return [measure("fits to censored outcomes, weighted / dropped", ratio, "times", 1.1)]
-
-
-def _fit(name: str, source: Cohort) -> Any:
-    return build(name).fit(source, source.unlabelled(), seed=0)
 
 
 def measure_sampling(rounds: int, rows: int = 2_000, passes: int = 100) -> list[Row]:

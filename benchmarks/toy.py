@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.families import toy, toy_truth
 from benchmarks.paired import mean_over_problems
+from benchmarks.problems import toy, toy_truth
 from benchmarks.results import Results, Row, Table
 from benchmarks.units import Options, Unit, run_units
 from tdrop.base import Numbers

@@ -31,7 +31,7 @@ QUICK_NETWORK: Mapping[str, Any] = {"hidden": [8], "steps": 2}
 #: Packages whose version decides what a unit returns.
 PACKAGES = ("torch", "scikit-learn", "numpy", "pandas", "scipy")
 #: Modules that say what the patients of a problem are.
-DEFINITIONS = ("families.py", "problems.py", "public_tables.py", "site_pairs.py")
+DEFINITIONS = ("problems.py", "public_tables.py", "site_pairs.py")
 
 
 @dataclass(frozen=True)

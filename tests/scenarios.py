@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit, log_expit
 
-from benchmarks.families import extrapolation, toy
+from benchmarks.problems import extrapolation, toy
 from tdrop.base import Cohort, Doubles, Floats
 from tdrop.data import simulated_cohort
 

@@ -19,6 +19,7 @@ FILES = {
     "uci": {"uci_iris_softmax.csv", "uci_iris_three_classes_softmax.csv"},
     "outcomes": {"outcomes_classes.csv", "outcomes_continuous.csv"},
     "prostate": {"prostate_paper_methods.csv"},
+    "prostate_hard": {"truncated_moderate_prostate_methods.csv"},
     "breast": {"gbsg_methods.csv"},
     "support": {"copd_methods.csv"},
     "transfers": {"choosing.csv", "choosing_gains.csv", "choosing_unlabelled.csv", "forecast_intervals.csv"},
@@ -47,7 +48,7 @@ def test_a_quick_benchmark_writes_its_files_and_resumes(name, tmp_path):
     assert FILES[name] | {"results.md"} <= {path.name for path in folder.iterdir()}
     page = (folder / "results.md").read_text()
     assert "nan" not in page.lower().replace("resonan", "")
-    if name in ("toy", "prostate", "transfers", "placebos"):
+    if name in ("toy", "prostate", "prostate_hard", "transfers", "placebos"):
         captions = [line for line in page.splitlines() if line and line[0] not in "|#!"]
         assert all("imulated" in caption for caption in captions)
     if name == "uci":
