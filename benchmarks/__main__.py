@@ -34,7 +34,7 @@ def main(
     every: Annotated[int, typer.Option(help="Of transfers, one in so many in their order", min=1)] = 1,
     output: Annotated[Path | None, typer.Option(help="Folder of the results; default below the home")] = None,
     home: Annotated[Path, typer.Option(envvar="TDROP_HOME", help="Where finished work is kept")] = Path(".tdrop"),
-    processes: Annotated[int | None, typer.Option(help="Worker processes; default one per core", min=0)] = None,
+    processes: Annotated[int | None, typer.Option(help="Worker processes; default one per core", min=1)] = None,
 ) -> None:
     """Runs a benchmark, writes its tables and figures and prints its page."""
     if name is None:
@@ -52,7 +52,7 @@ def run_benchmark(name: str, options: Options, output: Path | None = None) -> Pa
     if name not in BENCHMARKS:
         raise UsageError(f"there is no benchmark '{name}'{did_you_mean(name, BENCHMARKS)}")
     # The quick form of the studies over public tables is simulated, that of networks needs one table of SurvSet.
-    if not (options.quick and name in ("transfers", "placebos", "steps", "settings", "networks", "ladder")):
+    if not (options.quick and name in ("transfers", "placebos", "networks", "ladder")):
         for package in BENCHMARKS[name].packages:
             require_package(package)
     folder = (output or options.folder / name).absolute()

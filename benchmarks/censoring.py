@@ -98,29 +98,27 @@ def errors_of(drawn: Drawn) -> Doubles:
     return np.asarray(errors, dtype=np.float64)
 
 
-def measure_draw(design: str, seed: int) -> list[float]:
-    """Share who left; errors of rate, AUROC and intercept, weighted and dropped; whether intervals held the rate."""
+def measure_draw(design: str, seed: int) -> dict[str, tuple[float, ...]]:
+    """By way: the share who left, the errors, whether the interval held the rate, effective n and largest weight."""
     drawn = draw_followed(design, PATIENTS, seed)
     y, risk = drawn.follow_up.y, drawn.risk.astype(np.float32)
-    weight, summary = weigh_outcomes(drawn.follow_up, drawn.X, "simulated patients", asked="ipcw")
-    told = Summary(risk, np.zeros_like(risk), (0.95,), risk[None], risk[None], 1)
+    weight, weights = weigh_outcomes(drawn.follow_up, drawn.X, "simulated patients", asked="ipcw")
+    summary = Summary(risk, np.zeros_like(risk), (0.95,), risk[None], risk[None], 1)
     model = CensoringModel(drawn.follow_up, drawn.X)
     settings: dict[str, Any] = {"seeds": [0], "bootstrap": RESAMPLES, "seed": seed, "censoring": model}
-    held = []
-    for each in (weight, None):
-        found = evaluate_methods("here", {"m": [told]}, y, Decision(), weight=each, **settings).row("m", "outcome_rate")
-        assert found is not None
-        assert found.low is not None
-        assert found.high is not None
-        held.append(float(found.low <= truth()[0] <= found.high))
-    effective = float(summary.effective_n) if isinstance(summary.effective_n, float) else np.nan
-    return [
-        float(drawn.follow_up.censored.mean()),
-        *errors_of(drawn).ravel().tolist(),
-        *held,
-        effective,
-        summary.largest_weight or 1.0,
-    ]
+    left = float(drawn.follow_up.censored.mean())
+    effective = float(weights.effective_n) if isinstance(weights.effective_n, float) else np.nan
+    sizes = {"weighted": (effective, weights.largest_weight or 1.0), "dropped": (PATIENTS * (1 - left), 1.0)}
+    numbers = {}
+    for way, each, errors in zip(sizes, (weight, None), errors_of(drawn), strict=True):
+        evaluation = evaluate_methods("here", {"m": [summary]}, y, Decision(), weight=each, **settings)
+        rate = evaluation.row("m", "outcome_rate")
+        assert rate is not None
+        assert rate.low is not None
+        assert rate.high is not None
+        held = float(rate.low <= truth()[0] <= rate.high)
+        numbers[way] = (left, *errors.tolist(), held, *sizes[way])
+    return numbers
 
 
 def run(options: Options) -> Results:
@@ -136,15 +134,14 @@ def _designs(options: Options) -> Table:
     measured = iter(run_units(options, "censoring", measure_draw, units))
     rows: list[Row] = []
     for design in DESIGNS:
-        mean = np.mean([next(measured) for _ in range(draws)], axis=0)
-        for way, start, held in (("dropped", 4, 8), ("weighted", 1, 7)):
-            rate, ranking, intercept = (float(value) for value in mean[start : start + 3])
+        own = [next(measured) for _ in range(draws)]
+        for way in ("dropped", "weighted"):
+            left, rate, ranking, intercept, held, effective, largest = np.mean([one[way] for one in own], axis=0)
             rows.append({
-                "censoring": design, "left before the horizon": f"{mean[0]:.0%}", "way": way,
-                "error of the rate": rate, "of the AUROC": ranking, "of the intercept": intercept,
-                "coverage of the rate's interval": f"{mean[held]:.1%}",
-                "effective n": f"{mean[9]:.0f}" if way == "weighted" else f"{PATIENTS * (1 - mean[0]):.0f}",
-                "largest weight": f"{mean[10]:.1f}" if way == "weighted" else "1",
+                "censoring": design, "left before the horizon": f"{left:.0%}", "way": way,
+                "error of the rate": float(rate), "of the AUROC": float(ranking), "of the intercept": float(intercept),
+                "coverage of the rate's interval": f"{held:.1%}", "effective n": f"{effective:.0f}",
+                "largest weight": f"{largest:.1f}" if way == "weighted" else "1",
             })  # fmt: skip
     caption = (
         f"Simulated: {PATIENTS} patients, {draws} draws; the numbers are those of the true risks "
@@ -160,17 +157,16 @@ def rotterdam_to_gbsg() -> tuple[Cohort, FollowUp, Cohort, FollowUp]:
     contract = network.contract_of(network.site("gbsg"))
     outcome = contract.outcome.model_copy(update={"horizon": REAL_HORIZON, "censoring": "ipcw"})
     contract = contract.model_copy(update={"outcome": outcome})
-    frames = {name: prepare_frame(extract_of(name), contract, network.site(name)).frame for name in ("rotterdam",)}
     extract = extract_of("gbsg")
-    frames["gbsg"] = prepare_frame(extract.drop(columns=OUTCOME), contract, network.site("gbsg")).frame
-    encoder = learn_encoder(frames["rotterdam"], contract, not_recorded(frames["gbsg"], contract))
-    source, target = (encoder.encode(frames[name], name) for name in ("rotterdam", "gbsg"))
-    patients = frames["gbsg"][contract.id_column].astype(str).tolist()
+    ours = prepare_frame(extract_of("rotterdam"), contract, network.site("rotterdam")).frame
+    theirs = prepare_frame(extract.drop(columns=OUTCOME), contract, network.site("gbsg")).frame
+    encoder = learn_encoder(ours, contract, not_recorded(theirs, contract))
+    patients = theirs[contract.id_column].astype(str).tolist()
     seen = extract.set_index(extract["pid"].astype(str))[OUTCOME].reindex(patients).reset_index(drop=True)
-    followed = [follow_up_of(frame, contract) for frame in (frames["rotterdam"], seen)]
-    assert followed[0] is not None
-    assert followed[1] is not None
-    return source, followed[0], target, followed[1]
+    our_follow_up, their_follow_up = (follow_up_of(frame, contract) for frame in (ours, seen))
+    assert our_follow_up is not None
+    assert their_follow_up is not None
+    return encoder.encode(ours, "rotterdam"), our_follow_up, encoder.encode(theirs, "gbsg"), their_follow_up
 
 
 def measure_real(method: str, way: str) -> list[float]:

@@ -6,14 +6,12 @@ process of its own then reads it by a table of 20 features with every `take`, an
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from benchmarks.results import Results, Table
-from benchmarks.speed import measure
+from benchmarks.speed import measure, run_apart
 from benchmarks.units import Options
 from tdrop.contracts import Contract, Site
 
@@ -40,9 +38,7 @@ def run(options: Options) -> Results:
     with tempfile.TemporaryDirectory(prefix="tdrop-events-") as folder:
         file = Path(folder) / "cdm.duckdb"
         write_database(file, persons, events)
-        command = [sys.executable, "-c", _READ.format(file=str(file))]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
-    seconds, megabytes, rows, columns = map(float, done.stdout.split())
+        seconds, megabytes, rows, columns = run_apart(_READ.format(file=str(file)))
     what = f"{persons:,} persons, {events:,} events, DuckDB"
     return Results(
         title="From a database of events to one row per patient",

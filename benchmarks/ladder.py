@@ -2,22 +2,24 @@
 
 Simulated sites differ from their source in the intercept, the slope or the effects of features (a concept shift), or in
 none of them; a third has patients so different that the verdict would be stop. Rules were settled on simulated sites
-below `FIRST_JUDGED` and are judged on those from there on, and on real pairs of sites, of which settling saw none. The
-model is a logistic regression with its defaults. Outcomes are drawn at random, and everything is judged on the site's
-other patients: by their true risks where these are simulated, by their outcomes where they are real.
+with smaller numbers than those that judge here; docs/LABELS.md says where real sites had a part in it. The model is a
+logistic regression with its defaults. Outcomes are drawn at random, and everything is judged on the site's other
+patients: by their true risks where these are simulated, by their outcomes where they are real.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.special import expit
 
 from benchmarks.problems import PAIRS, transfer_problems
 from benchmarks.public_tables import COLLECTIONS, Sides, collection
-from benchmarks.results import Cell, Estimate, Results, Table
+from benchmarks.results import Estimate, Results, Row, Table
 from benchmarks.units import Options, run_units
 from tdrop.base import Cohort, Doubles
 from tdrop.evaluate import RUNGS, FeatureScale, choose_prior, climb, risks_on_rung, site_models
@@ -45,24 +47,9 @@ OTHERS, FEWEST_OTHERS = 1_500, 100
 NOTHING, INTERCEPT, SLOPE, EFFECTS, ALL = "nothing", "intercept", "slope", "effects", "intercept, slope and effects"
 SHIFTS = (NOTHING, INTERCEPT, SLOPE, EFFECTS, ALL)
 #: Log odds of a usual patient, for outcomes in some 7, 20 and 40%.
-BASES: Mapping[str, float] = {"7%": -2.9, "20%": -1.7, "40%": -0.5}
-#: Draws of sites with a true intercept of 1, and sites behind the false alarms of audits.
+BASES = {"7%": -2.9, "20%": -1.7, "40%": -0.5}
+#: Draws of sites with a true intercept of 1, and sites behind the false alarms of audits; how many outcomes are known.
 LARGE_DRAWS, ALARM_SITES, LISTS = 200, 200, (50, 100, 200)
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """What came of one draw of outcomes.
-
-    Attributes:
-        labels: How many.
-        recommended: The rung.
-        losses: By rung, mean log loss of the other patients.
-    """
-
-    labels: int
-    recommended: str
-    losses: dict[str, float]
 
 
 def run(options: Options) -> Results:
@@ -78,57 +65,37 @@ def run(options: Options) -> Results:
 
 def _ladder_table(options: Options) -> Table:
     count = 4 if options.quick else options.seeds_or(SITES)
-    labels = list(LABELS[:3] if options.quick else LABELS)
-    groups = {
-        "simulated, settled on": [f"simulated {seed}" for seed in range(count)],
-        "simulated, judged on": [f"simulated {seed}" for seed in range(FIRST_JUDGED, FIRST_JUDGED + count)],
-    }
-    if not options.quick:
-        groups["real, judged on"] = _real_problems()
+    simulated = [f"simulated {seed}" for seed in range(FIRST_JUDGED, FIRST_JUDGED + count)]
+    groups = {"simulated": simulated} if options.quick else {"simulated": simulated, "real": _real_problems()}
     names = [name for group in groups.values() for name in group]
+    labels = list(LABELS[:3] if options.quick else LABELS)
     units = [{"name": name, "labels": labels, "draws": 1 if options.quick else DRAWS} for name in names]
-    drawn = dict(zip(names, run_units(options, "ladder", climb_site, units), strict=True))
-    shifts = {shift: [name for name in groups["simulated, judged on"] if _shift_of(name) == shift] for shift in SHIFTS}
-    groups |= {f"simulated, judged on: {shift} differs": sites for shift, sites in shifts.items() if sites}
-    rows = [
-        row for group, sites in groups.items() for row in _rows(group, [drawn[site] for site in sites], labels) if sites
-    ]
+    drawn = pd.DataFrame(chain.from_iterable(run_units(options, "ladder", climb_site, units)))
+    for shift in SHIFTS:
+        groups[f"simulated: {shift} differs"] = [name for name in simulated if _shift_of(name) == shift]
+    rows = [row for group, sites in groups.items() for row in _rows(group, drawn[drawn["site"].isin(sites)])]
     return Table("ladder", "The ladder at simulated and real sites, by number of known outcomes", rows)
 
 
-def _rows(group: str, sites: Sequence[tuple[Drawn, ...]], labels: Sequence[int]) -> Iterator[Mapping[str, Cell]]:
-    for number in labels:
-        changes, best, taken, usable = [], [], [], 0
-        for site in sites:
-            here = [one for one in site if one.labels == number]
-            if not here:
-                continue
-            usable += 1
-            as_it_is = RUNGS[0]
-            changes.append(_mean([one.losses[one.recommended] - one.losses[as_it_is] for one in here]))
-            common = [name for name in RUNGS if all(name in one.losses for one in here)]
-            best.append(min(_mean([one.losses[name] - one.losses[as_it_is] for one in here]) for name in common))
-            taken += [one.recommended for one in here]
-        if not usable:
-            continue
-        mean, ideal, error = _mean(changes), _mean(best), _error(changes)
-        common_rung = max(set(taken), key=taken.count)
+def _rows(group: str, drawn: pd.DataFrame) -> Iterator[Row]:
+    """One row per number of outcomes; draws are averaged within their site first."""
+    for number, own in drawn.groupby("outcomes"):
+        sites = own.groupby("site")
+        values = sites["change"].mean().to_numpy(float)
+        mean, reach = float(values.mean()), 0.0
+        if len(values) > 1:
+            reach = 1.96 * float(values.std(ddof=1) / np.sqrt(len(values)))
+        # A rung is the best in hindsight only where every draw of a site has it.
+        ideal = float(sites[list(RUNGS)].mean(skipna=False).min(axis=1).mean())
+        taken = own["recommended"].value_counts(normalize=True)
         yield {
-            "sites": f"{group} ({usable})",
-            "outcomes": number,
-            "change in log loss": Estimate(mean, mean - 1.96 * error, mean + 1.96 * error, 4),
+            "sites": f"{group} ({len(values)})",
+            "outcomes": int(str(number)),
+            "change in log loss": Estimate(mean, mean - reach, mean + reach, 4),
             "best rung in hindsight": Estimate(ideal, digits=4),
             "of its gain": f"{mean / ideal:.0%}" if ideal < -0.001 else None,
-            "most often": f"{common_rung} ({taken.count(common_rung) / len(taken):.0%})",
+            "most often": f"{taken.index[0]} ({taken.iloc[0]:.0%})",
         }
-
-
-def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values))
-
-
-def _error(values: Sequence[float]) -> float:
-    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
 def _real_problems() -> list[str]:
@@ -139,8 +106,8 @@ def _real_problems() -> list[str]:
     return problems
 
 
-def climb_site(name: str, labels: list[int], draws: int) -> tuple[Drawn, ...]:
-    """Draws outcomes of one site again and again, and follows every rung."""
+def climb_site(name: str, labels: list[int], draws: int) -> list[dict[str, Any]]:
+    """Draws outcomes of one site again and again, and follows every rung: by rung, the change in log loss."""
     sides, truth, stopped = _site(name)
     source, target, everybody = sides.source, sides.target, sides.outcomes
     others = min(OTHERS, max(FEWEST_OTHERS, len(everybody) // 3))
@@ -160,8 +127,10 @@ def climb_site(name: str, labels: list[int], draws: int) -> tuple[Drawn, ...]:
             for rung in (one.name for one in ladder.rungs if one.log_loss is not None):
                 after = risks_on_rung(rung, y, risk, X=X, prior=prior, models=models)[judged]
                 losses[rung] = _loss(truth[judged], after)
-            results.append(Drawn(number, ladder.recommended, losses))
-    return tuple(results)
+            changes = {rung: losses[rung] - losses[RUNGS[0]] if rung in losses else None for rung in RUNGS}
+            drawn = {"site": name, "outcomes": number, "recommended": ladder.recommended}
+            results.append({**drawn, "change": changes[ladder.recommended], **changes})
+    return results
 
 
 def _loss(truth: Doubles, risk: Doubles) -> float:
@@ -219,26 +188,23 @@ def _large_table(options: Options) -> Table:
         {"base": base, "stopped": stopped, "labels": number, "draws": draws}
         for base in BASES
         for stopped in (False, True)
-        for number in (50, 100, 200)
+        for number in LISTS
     ]
-    near = run_units(options, "calibration in the large", move_in_the_large, units)
-    rows: list[Mapping[str, Cell]] = [
+    rows: list[Row] = [
         {
             "outcome in": unit["base"],
             "prior of": "a stopped site" if unit["stopped"] else "any other site",
             "outcomes": unit["labels"],
-            "risks off by, median": Estimate(float(np.median(values))),
-            "within .05": f"{np.mean(np.asarray(values) <= 0.05):.0%}",
+            "risks off by, median": Estimate(float(np.median(away))),
+            "within .05": f"{np.mean(np.asarray(away) <= 0.05):.0%}",
         }
-        for unit, values in zip(units, near, strict=True)
+        for unit, away in zip(units, run_units(options, "in the large", move_in_the_large, units), strict=True)
     ]
-    caption = (
-        f"Simulated sites with a true intercept of 1, {draws} draws: mean risk after an intercept, minus the truth"
-    )
-    return Table("large", caption, rows)
+    about = f"Simulated sites with a true intercept of 1, {draws} draws: mean risk after an intercept, minus the truth"
+    return Table("large", about, rows)
 
 
-def move_in_the_large(base: str, stopped: bool, labels: int, draws: int) -> tuple[float, ...]:
+def move_in_the_large(base: str, stopped: bool, labels: int, draws: int) -> list[float]:
     """How far the mean risk is from the truth after an intercept fitted to so many outcomes, by draw."""
     away = []
     for draw in range(draws):
@@ -248,7 +214,7 @@ def move_in_the_large(base: str, stopped: bool, labels: int, draws: int) -> tupl
         y = np.where(np.arange(LARGE_ROWS) < labels, generator.random(LARGE_ROWS) < truth, np.nan)
         after = risks_on_rung("intercept", y, expit(score), prior=choose_prior(stopped))
         away.append(abs(float(after.mean() - truth.mean())))
-    return tuple(away)
+    return away
 
 
 def _alarm_table(options: Options) -> Table:

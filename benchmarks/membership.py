@@ -8,15 +8,13 @@ is the same attack with membership dealt anew: it shows what chance gives.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from benchmarks.results import Cell, Estimate, Results, Table
+from benchmarks.results import Estimate, Results, Row, Table
 from benchmarks.units import QUICK_NETWORK, Options, run_units
 from tdrop.data import simulated_cohort
 from tdrop.methods import build, method_names
@@ -27,25 +25,6 @@ QUICK = ("mlp", "logistic_regression")
 TARGET_ROWS, PASSES = 500, 50
 #: The share of patients who are wrongly called members, at which the share of members found is told.
 FALSE_ALARMS = 0.01
-
-
-@dataclass(frozen=True)
-class Attacked:
-    """What the attack finds, each the mean over the models.
-
-    Attributes:
-        auroc: Of members against the others; 0.5 is chance.
-        advantage: Largest share of members found less the share of the others called members.
-        found: Share of members found where one in a hundred others is called a member.
-        placebo_auroc: The same with membership dealt anew.
-        placebo_advantage: The same with membership dealt anew.
-    """
-
-    auroc: float
-    advantage: float
-    found: float
-    placebo_auroc: float
-    placebo_advantage: float
 
 
 def run(options: Options) -> Results:
@@ -59,12 +38,10 @@ def run(options: Options) -> Results:
         for rows in sizes
         for method in methods
     ]
-    rows: list[dict[str, Cell]] = [
-        {"method": str(unit["method"]), "source patients": f"{unit['rows']:,}", "AUROC": Estimate(one.auroc),
-         "advantage": Estimate(one.advantage), "found at 1% false alarms": Estimate(one.found),
-         "placebo: AUROC": Estimate(one.placebo_auroc), "placebo: advantage": Estimate(one.placebo_advantage)}
-        for unit, one in zip(units, run_units(options, "membership", attack_method, units), strict=True)
-    ]  # fmt: skip
+    rows = [
+        {"method": str(unit["method"]), "source patients": f"{unit['rows']:,}", **numbers}
+        for unit, numbers in zip(units, run_units(options, "membership", attack_method, units), strict=True)
+    ]
     about = (
         f"Simulated patients. {models} models per line, each fitted with the method's defaults on a random half of "
         "twice as many patients; each is attacked with the others as shadows. An AUROC of .5 and 1% found are "
@@ -73,8 +50,11 @@ def run(options: Options) -> Results:
     return Results("Membership of a served model's patients", about, [Table("membership", "Simulated", rows)])
 
 
-def attack_method(method: str, rows: int, models: int, quick: bool) -> Attacked:
-    """Fits models on halves of 2 * rows patients and attacks each with the others."""
+def attack_method(method: str, rows: int, models: int, quick: bool) -> Row:
+    """Fits models on halves of 2 * rows patients and attacks each with the others; means over the models.
+
+    The advantage is the largest share of members found less the share of the others called members.
+    """
     everybody = simulated_cohort("source", 2 * rows, seed=11)
     target = simulated_cohort("moderate", TARGET_ROWS, seed=12).unlabelled()
     random = np.random.default_rng([rows, 13])
@@ -90,10 +70,11 @@ def attack_method(method: str, rows: int, models: int, quick: bool) -> Attacked:
         confidence.append(logit(np.where(y, risk, 1 - risk)))
     inside, scores = np.array(members), _likelihood_ratios(np.array(members), np.array(confidence))
     dealt = np.array([random.permutation(row) for row in inside])
-    real = [_measure(*pair) for pair in zip(inside, scores, strict=True)]
-    placebo = [_measure(*pair) for pair in zip(dealt, scores, strict=True)]
-    auroc, advantage, found = np.mean(real, axis=0)
-    return Attacked(auroc, advantage, found, *np.mean(placebo, axis=0)[:2])
+    real, placebo = (
+        np.mean([_measure(*pair) for pair in zip(members, scores, strict=True)], axis=0) for members in (inside, dealt)
+    )
+    names = ("AUROC", "advantage", "found at 1% false alarms", "placebo: AUROC", "placebo: advantage")
+    return {name: Estimate(float(value)) for name, value in zip(names, (*real, *placebo[:2]), strict=True)}
 
 
 def _likelihood_ratios(inside: NDArray[np.bool_], confidence: NDArray[np.float64]) -> NDArray[np.float64]:

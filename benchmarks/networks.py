@@ -9,21 +9,23 @@ out in turn as well. The placebo gives every source another source's share.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import yaml
-from scipy.stats import norm, t as student
+from scipy.stats import norm
 
 from benchmarks import CONTRACTS
+from benchmarks.paired import mean_over_problems
 from benchmarks.public_tables import FEWEST_IN_CATEGORY, NO_FEATURES, Transfer, encode, load_public
 from benchmarks.results import Estimate, Results, Row, Table
 from benchmarks.units import Options, run_units
 from tdrop.base import Cohort, Doubles, Fitted, UsageError, did_you_mean, read
-from tdrop.forecast import Evidence, HeldOutSite, NextSite, forecast_methods, look_up_tau, measure_site
+from tdrop.forecast import Evidence, HeldOutSite, NextSite, SiteNumber, forecast_methods, look_up_tau, measure_site
 from tdrop.methods import build
 from tdrop.methods.parts.site_input import FittedWithSites
 from tdrop.shift import density_ratio_weights, estimate_shares, propensity
@@ -44,28 +46,33 @@ THRESHOLD = 0.5
 REACH = float(norm.ppf(0.975))
 #: Name of a candidate: method and way.
 Candidate = str
+#: By number that candidates are compared by, 1 where less is better.
+NUMBERS: Mapping[SiteNumber, int] = {"auroc": -1, "log_loss": 1}
+#: By number that is promised, its title and scale.
+PROMISED: Mapping[SiteNumber, tuple[str, Callable[..., Any]]] = {
+    "auroc": ("AUROC", np.asarray),
+    "observed_expected": ("log O/E", np.log),
+}
 
 
 @dataclass(frozen=True)
-class PublicNetwork:
-    """A table and the column that says its sites; the other fields are those of a `Transfer`."""
+class PublicNetwork(Transfer):
+    """A table and the column that says its sites; no `source` is named, because every site is one in turn.
 
-    table: str
-    site: str
-    outcome: str = "event == 1"
+    Attributes:
+        site: The column.
+        rows: Who takes part, as an expression; by default everybody.
+    """
+
+    source: str = ""
+    site: str = ""
     rows: str | None = None
-    time: str = "time"
-    horizon: float | None = None
-    known: str | None = None
-    leave_out: tuple[str, ...] = ()
-    only: tuple[str, ...] = ()
 
     def cohorts(self, most_rows: int = MOST_ROWS) -> dict[str, Cohort]:
         """By site, its people, at most so many; encoded alike, without any outcome. None where counts are too low."""
         table = load_public(self.table)
         table = table if self.rows is None else table.query(self.rows, engine="python")
-        asked = Transfer(self.table, "", self.outcome, self.time, self.horizon, self.known)
-        y = pd.Series(asked.outcomes(table), index=table.index)
+        y = pd.Series(self.outcomes(table), index=table.index)
         sites = table[self.site].astype(str)[y.notna()]
         counts = pd.crosstab(sites, y[y.notna()]).reindex(columns=[0.0, 1.0], fill_value=0)
         enough = counts[(counts.sum(axis=1) >= FEWEST_ROWS) & (counts.min(axis=1) >= FEWEST_EVENTS)]
@@ -75,7 +82,7 @@ class PublicNetwork:
         chosen = {site: own[np.sort(generator.permutation(len(own))[:most_rows])] for site, own in rows_of.items()}
         kept = table.loc[np.concatenate(list(chosen.values())) if chosen else []]
         columns = kept[list(self.only)] if self.only else kept
-        away = [self.site, *self.leave_out, *NO_FEATURES[asked.package]]
+        away = [self.site, *self.leave_out, *NO_FEATURES[self.package]]
         X = encode(columns.drop(columns=away, errors="ignore"), np.ones(len(kept), bool), fewest=FEWEST_IN_CATEGORY)
         names = tuple(map(str, X.columns))
 
@@ -98,25 +105,16 @@ class NewSite:
     """What became of one site that was the new one.
 
     Attributes:
-        site: Its name.
         people: With a known outcome.
-        log_loss: By candidate.
-        auroc: By candidate.
-        ratio: By candidate, outcomes observed divided by expected.
+        scores: By candidate, how it did.
         chosen: The candidate that held-out sources chose.
         promised: By number and by what promised it, the value for the chosen one with its interval.
-        chance: By number, half of the 95% interval that the site's own number of people leaves, on the scale of the
-            table: nobody can promise more closely than that.
     """
 
-    site: str
     people: int
-    log_loss: dict[Candidate, float]
-    auroc: dict[Candidate, float]
-    ratio: dict[Candidate, float]
+    scores: dict[Candidate, HeldOutSite]
     chosen: Candidate
     promised: dict[str, dict[str, tuple[float, float, float]]]
-    chance: dict[str, float]
 
 
 def measure_network(title: str, most_rows: int, methods: list[str]) -> list[NewSite]:
@@ -146,8 +144,8 @@ def _measure_pairs(cohorts: Mapping[str, Cohort], methods: Sequence[str]) -> dic
             pool = _pool([cohorts[name] for name in names if name not in (first, second)])
             fits = _fit(pool, methods)
             for new, held in ((first, cohorts[second]), (second, cohorts[first])):
-                risks = _predict(fits, pool, held)
-                results[new].append(Held(held, risks, {name: _score(held, risk) for name, risk in risks.items()}))
+                risks = _predict(fits, held, estimate_shares(pool, held).weights)
+                results[new].append(Held(held, risks, _score(held, risks)))
     return results
 
 
@@ -157,27 +155,16 @@ def _play(site: str, cohorts: Mapping[str, Cohort], held: Sequence[Held], method
     means = {name: np.mean([own.scores[name].value("log_loss") for own in held]) for name in held[0].scores}
     chosen = min(means, key=lambda name: means[name])
     pool = _pool(sources)
-    risks = _predict(fits := _fit(pool, methods), pool, target) | _permuted(fits, pool, target)
+    fits, shares = _fit(pool, methods), estimate_shares(pool, target).weights
+    risks = _predict(fits, target, shares)
+    # The placebo: each source has the next one's share.
+    moved = dict(zip(shares, np.roll(list(shares.values()), 1).tolist(), strict=True))
+    knowing = {key: fitted for key, fitted in fits.items() if key[1] == "shares"}
+    risks |= {name.replace("shares", "permuted"): risk for name, risk in _predict(knowing, target, moved).items()}
     largest = _fit(max(sources, key=len), methods, ways=("pooled",))
-    risks |= {name.replace("pooled", "largest"): risk for name, risk in _predict(largest, pool, target).items()}
+    risks |= {name.replace("pooled", "largest"): risk for name, risk in _predict(largest, target, shares).items()}
     promised = _promise(held, chosen, pool, target.unlabelled(), risks[chosen])
-    scores = {name: _score(target, risk) for name, risk in risks.items()}
-    return NewSite(
-        site,
-        len(target),
-        {name: score.value("log_loss") for name, score in scores.items()},
-        {name: score.value("auroc") for name, score in scores.items()},
-        {name: score.value("observed_expected") for name, score in scores.items()},
-        chosen,
-        promised,
-        {number: REACH * spread for number, spread in _chance(scores[chosen]).items()},
-    )
-
-
-def _chance(score: HeldOutSite) -> dict[str, float]:
-    """Standard deviations of a site's own AUROC and log O/E."""
-    ratio = np.sqrt(score.variances["observed_expected"]) / score.observed_expected
-    return {"auroc": float(np.sqrt(score.variances["auroc"])), "ratio": float(ratio)}
+    return NewSite(len(target), _score(target, risks), chosen, promised)
 
 
 def _promise(
@@ -201,7 +188,7 @@ def _promise(
             "without labels": (alone or 0.0, (alone or 0.0) - half, (alone or 0.0) + half),
             "both": (answer.value or 0.0, answer.low or 0.0, answer.high or 1.0),
         },
-        "ratio": {"held-out sites": _ends(expected["observed_expected"])},
+        "observed_expected": {"held-out sites": _ends(expected["observed_expected"])},
     }
 
 
@@ -229,23 +216,10 @@ def _fit(pool: Cohort, methods: Sequence[str], ways: Sequence[str] = WAYS) -> di
     }
 
 
-def _predict(fits: Mapping[tuple[str, str], Fitted], pool: Cohort, target: Cohort) -> dict[Candidate, Doubles]:
-    """Risks (rows,) of a site's people by candidate."""
-    shares = estimate_shares(pool, target).weights
-    return _mean_risks(fits, target, shares)
-
-
-def _permuted(fits: Mapping[tuple[str, str], Fitted], pool: Cohort, target: Cohort) -> dict[Candidate, Doubles]:
-    """The placebo: each source has the next one's share."""
-    shares = estimate_shares(pool, target).weights
-    moved = dict(zip(shares, np.roll(list(shares.values()), 1).tolist(), strict=True))
-    knowing = {key: fitted for key, fitted in fits.items() if key[1] == "shares"}
-    return {name.replace("shares", "permuted"): risk for name, risk in _mean_risks(knowing, target, moved).items()}
-
-
-def _mean_risks(
+def _predict(
     fits: Mapping[tuple[str, str], Fitted], target: Cohort, shares: Mapping[str, float]
 ) -> dict[Candidate, Doubles]:
+    """Risks (rows,) of a site's people by candidate: every method and, where there are two, their mean."""
     risks: dict[Candidate, Doubles] = {}
     for (method, way), fitted in fits.items():
         here = fitted.with_shares(shares) if isinstance(fitted, FittedWithSites) else fitted
@@ -258,11 +232,11 @@ def _mean_risks(
     return risks
 
 
-def _score(cohort: Cohort, risk: Doubles) -> HeldOutSite:
+def _score(cohort: Cohort, risks: Mapping[Candidate, Doubles]) -> dict[Candidate, HeldOutSite]:
     assert cohort.y is not None
-    score = measure_site(cohort.site, cohort.y.astype(np.float64), risk, THRESHOLD)
-    assert score is not None
-    return score
+    y = cohort.y.astype(np.float64)
+    scores = {name: measure_site(cohort.site, y, risk, THRESHOLD) for name, risk in risks.items()}
+    return {name: score for name, score in scores.items() if score is not None}
 
 
 def run(options: Options) -> Results:
@@ -277,119 +251,120 @@ def run(options: Options) -> Results:
     most_rows = QUICK_ROWS if options.quick else MOST_ROWS
     units = [{"title": title, "most_rows": most_rows, "methods": methods} for title in titles]
     measured = dict(zip(titles, run_units(options, "networks", measure_network, units), strict=True))
-    networks = {title: sites for title, sites in measured.items() if sites}
-    sites = sum(map(len, networks.values()))
+    study = Study({title: sites for title, sites in measured.items() if sites}, methods)
     return Results(
         title="Networks of several labelled sites",
         about=(
-            f"{sites} sites of {len(networks)} public networks; each in turn was the new one, at most {most_rows:,} "
-            f"people per site, {' and '.join(methods)} with fixed settings. Differences are means over sites with 95% "
-            "intervals over networks."
+            f"{len(study.sites)} sites of {len(study.networks)} public networks; each in turn was the new one, at most "
+            f"{most_rows:,} people per site, {' and '.join(methods)} with fixed settings. Differences are means over "
+            "sites with 95% intervals over networks."
         ),
-        tables=[_ways_table(networks), _networks_table(networks), _choice_table(networks), _interval_table(networks)],
+        tables=[study.ways_table(), study.networks_table(), study.choice_table(), study.interval_table()],
     )
 
 
-def _methods(networks: Mapping[str, Sequence[NewSite]]) -> list[str]:
-    """The methods that were measured, and their mean."""
-    names = next(iter(networks.values()))[0].log_loss
-    return [method for method in (*METHODS, BOTH) if f"{method} pooled" in names]
+class Study:
+    """Tables of what was measured.
 
+    Attributes:
+        networks: By title, the sites that were the new one.
+        sites: All of them.
+        methods: The methods and, where there are two, their mean.
+    """
 
-def _ways_table(networks: Mapping[str, Sequence[NewSite]]) -> Table:
-    """What each way of using the sources costs, beside pooling."""
-    rows: list[Row] = []
-    for method in _methods(networks):
-        for way in ("largest", "pooled", "shares", "permuted"):
-            name, beside = f"{method} {way}", f"{method} pooled"
-            row: Row = {"method": method, "way": way}
-            for number in ("auroc", "log_loss"):
-                row[number] = float(np.mean([getattr(one, number)[name] for own in networks.values() for one in own]))
-                row[f"{number} beyond pooled"] = _difference(networks, number, name, beside)
-            off = [abs(np.log(one.ratio[name])) for own in networks.values() for one in own]
-            row["mean |log O/E|"] = float(np.mean(off))
+    def __init__(self, networks: Mapping[str, Sequence[NewSite]], methods: Sequence[str]) -> None:
+        self.networks = networks
+        self.sites = [site for own in networks.values() for site in own]
+        self.methods = [*methods, BOTH] if len(methods) > 1 else list(methods)
+        self._titles = np.repeat(list(networks), [len(own) for own in networks.values()])
+
+    def values(self, number: SiteNumber) -> pd.DataFrame:
+        """Of every site (rows) and candidate (columns)."""
+        rows = [{name: score.value(number) for name, score in site.scores.items()} for site in self.sites]
+        return pd.DataFrame(rows, index=self._titles)
+
+    def beyond(self, number: SiteNumber, name: Candidate, beside: Candidate) -> pd.Series:
+        """By network, the mean difference of two candidates over its sites."""
+        values = self.values(number)
+        return (values[name] - values[beside]).groupby(level=0, sort=False).mean()
+
+    def ways_table(self) -> Table:
+        """What each way of using the sources costs, beside pooling."""
+        rows: list[Row] = []
+        off = self.values("observed_expected").map(np.log).abs().mean()
+        for method in self.methods:
+            for way in ("largest", "pooled", "shares", "permuted"):
+                name = f"{method} {way}"
+                row: Row = {"method": method, "way": way}
+                for number in NUMBERS:
+                    row[number] = float(self.values(number)[name].mean())
+                    difference = self.beyond(number, name, f"{method} pooled")
+                    row[f"{number} beyond pooled"] = mean_over_problems(difference.tolist(), 4)
+                rows.append({**row, "mean |log O/E|": float(off[name])})
+            difference = self.beyond("log_loss", f"{method} shares", f"{method} permuted")
+            row = {**dict.fromkeys(rows[-1], ""), "method": method, "way": "shares against permuted"}
+            rows.append({**row, "log_loss beyond pooled": mean_over_problems(difference.tolist(), 4)})
+        return Table("ways", "What a new site's predictions cost, by how the sources are used (real people)", rows)
+
+    def networks_table(self) -> Table:
+        """Network by network: log loss beside pooling, with logistic regression and with both methods."""
+        shown = [method for method in self.methods if method in ("logistic_regression", BOTH)]
+        beyond = {
+            f"{method} {way}": self.beyond("log_loss", f"{method} {way}", f"{method} pooled")
+            for method in shown
+            for way in ("largest", "shares", "permuted")
+        }
+        rows: list[Row] = [
+            {
+                "network": title,
+                "sites": len(own),
+                "people": sum(site.people for site in own),
+                **{name: Estimate(float(by_network[title]), digits=4) for name, by_network in beyond.items()},
+            }
+            for title, own in self.networks.items()
+        ]
+        return Table("networks", "Log loss beyond pooling, by network (real people)", rows)
+
+    def choice_table(self) -> Table:
+        """What choosing by held-out sources costs beside the best candidate in hindsight."""
+        candidates = [f"{method} {way}" for method in self.methods for way in WAYS]
+        chosen = [site.chosen for site in self.sites]
+        rows: list[Row] = []
+        for label in ("held-out sites", *candidates):
+            taken = chosen if label == "held-out sites" else [label] * len(chosen)
+            row: Row = {"chosen": label, "times": chosen.count(label)}
+            for number, sign in NUMBERS.items():
+                values = sign * self.values(number)
+                own = np.array([values[name].iloc[place] for place, name in enumerate(taken)])
+                regret = own - values[candidates].min(axis=1).to_numpy()
+                row[f"{number} regret"] = Estimate(float(regret.mean()), digits=4)
+                row[f"worst {number}"] = float(regret.max())
             rows.append(row)
-        row = {"method": method, "way": "shares against permuted"}
-        row |= dict.fromkeys(("auroc", "auroc beyond pooled", "log_loss"), "")
-        row["log_loss beyond pooled"] = _difference(networks, "log_loss", f"{method} shares", f"{method} permuted")
-        rows.append({**row, "mean |log O/E|": ""})
-    return Table("ways", "What a new site's predictions cost, by how the sources are used (real people)", rows)
+        return Table("choice", "Regret beside the best candidate in hindsight (real people)", rows)
 
-
-def _difference(networks: Mapping[str, Sequence[NewSite]], number: str, name: str, beside: str) -> Estimate:
-    """The mean over networks of the mean difference over their sites, with an interval over networks."""
-    means = [np.mean([_beyond(one, number, name, beside) for one in own]) for own in networks.values()]
-    return _over(np.array(means))
-
-
-def _beyond(site: NewSite, number: str, name: Candidate, beside: Candidate) -> float:
-    values: Mapping[Candidate, float] = getattr(site, number)
-    return values[name] - values[beside]
-
-
-def _over(values: Doubles) -> Estimate:
-    mean = float(values.mean())
-    if len(values) < 2:
-        return Estimate(mean, digits=4)
-    half = float(student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
-    return Estimate(mean, mean - half, mean + half, digits=4)
-
-
-def _networks_table(networks: Mapping[str, Sequence[NewSite]]) -> Table:
-    """Network by network: log loss beside pooling, with logistic regression and with both methods."""
-    rows: list[Row] = []
-    for title, own in networks.items():
-        row: Row = {"network": title, "sites": len(own), "people": sum(one.people for one in own)}
-        for method in (name for name in _methods(networks) if name in ("logistic_regression", BOTH)):
-            for way in ("largest", "shares", "permuted"):
-                names = f"{method} {way}", f"{method} pooled"
-                difference = np.mean([_beyond(one, "log_loss", *names) for one in own])
-                row[names[0]] = Estimate(float(difference), digits=4)
-        rows.append(row)
-    return Table("networks", "Log loss beyond pooling, by network (real people)", rows)
-
-
-def _choice_table(networks: Mapping[str, Sequence[NewSite]]) -> Table:
-    """What choosing by held-out sources costs beside the best candidate in hindsight."""
-    candidates = [f"{method} {way}" for method in _methods(networks) for way in WAYS]
-    everyone = [one for own in networks.values() for one in own]
-
-    def regrets(chosen: Mapping[str, Candidate] | None, number: str, sign: int) -> Iterator[float]:
-        for title, own in networks.items():
-            for one in own:
-                name, values = one.chosen if chosen is None else chosen[title], getattr(one, number)
-                yield sign * (values[name] - min((values[each] for each in candidates), key=lambda value: sign * value))
-
-    rows: list[Row] = []
-    for label, fixed in [("held-out sites", None), *((name, dict.fromkeys(networks, name)) for name in candidates)]:
-        row: Row = {"chosen": label, "times": sum(one.chosen == label for one in everyone)}
-        for number, sign in (("auroc", -1), ("log_loss", 1)):
-            values = list(regrets(fixed, number, sign))
-            row |= {f"{number} regret": Estimate(float(np.mean(values)), digits=4), f"worst {number}": max(values)}
-        rows.append(row)
-    return Table("choice", "Regret beside the best candidate in hindsight (real people)", rows)
-
-
-def _interval_table(networks: Mapping[str, Sequence[NewSite]]) -> Table:
-    """Whether 95% prediction intervals held at the new site, and how far off their values were."""
-    everyone = [one for own in networks.values() for one in own]
-    rows: list[Row] = []
-    for number, scale in (("auroc", np.asarray), ("ratio", np.log)):
-        for promise in everyone[0].promised[number]:
-            ends = scale(np.array([one.promised[number][promise] for one in everyone]))
-            seen = scale(np.array([getattr(one, number)[one.chosen] for one in everyone]))
-            held = (ends[:, 1] <= seen) & (seen <= ends[:, 2])
-            rows.append(
-                {
-                    "number": "AUROC" if number == "auroc" else "log O/E",
-                    "promised by": promise,
-                    "sites": len(everyone),
-                    "held": float(held.mean()),
-                    "mean half-width": float((ends[:, 2] - ends[:, 1]).mean() / 2),
-                    "mean distance": float(np.abs(ends[:, 0] - seen).mean()),
-                }
-            )
-        chance = float(np.mean([one.chance[number] for one in everyone]))
-        row: Row = {**dict.fromkeys(rows[-1], ""), "number": rows[-1]["number"], "sites": len(everyone)}
-        rows.append(row | {"promised by": "nobody: chance in the site's own people", "mean half-width": chance})
-    return Table("intervals", "95% prediction intervals for the new site, of the chosen candidate (real people)", rows)
+    def interval_table(self) -> Table:
+        """Whether 95% prediction intervals held at the new site, and how far off their values were."""
+        rows: list[Row] = []
+        scores = [site.scores[site.chosen] for site in self.sites]
+        for number, (title, scale) in PROMISED.items():
+            values = np.array([score.value(number) for score in scores])
+            seen = scale(values)
+            for promise in self.sites[0].promised[number]:
+                ends = scale(np.array([site.promised[number][promise] for site in self.sites]))
+                rows.append(
+                    {
+                        "number": title,
+                        "promised by": promise,
+                        "sites": len(self.sites),
+                        "held": float(((ends[:, 1] <= seen) & (seen <= ends[:, 2])).mean()),
+                        "mean half-width": float((ends[:, 2] - ends[:, 1]).mean() / 2),
+                        "mean distance": float(np.abs(ends[:, 0] - seen).mean()),
+                    }
+                )
+            # Nobody can promise more closely than the site's own number of people allows.
+            errors = np.sqrt([score.variances[number] for score in scores])
+            chance = float((REACH * errors / (values if scale is np.log else 1)).mean())
+            row: Row = {**dict.fromkeys(rows[-1], ""), "number": title, "sites": len(self.sites)}
+            rows.append(row | {"promised by": "nobody: chance in the site's own people", "mean half-width": chance})
+        caption = "95% prediction intervals for the new site, of the chosen candidate (real people)"
+        return Table("intervals", caption, rows)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from benchmarks.families import extrapolation, extrapolation_risk
 from benchmarks.public_tables import COLLECTIONS, Sides, collection
 from benchmarks.site_pairs import BREAST_TARGETS, SUPPORT_TARGETS, network_of_sites, site_pair
-from tdrop.base import UsageError, did_you_mean
+from tdrop.base import Cohort, Doubles, UsageError, did_you_mean
 from tdrop.data import simulate, simulated_cohort
 
 #: Families of the study of transfers that are not collections.
@@ -21,10 +20,10 @@ PAIRS, CURVED = "pairs of sites", "curved (simulated)"
 CURVED_DRAWS = range(400, 420)
 #: Patients of the paper's source and target.
 PAPER_ROWS = 240_486, 10_086
-#: Patients of most hard sources, and of every hard target.
-HARD_ROWS = 5_000, 3_000
-#: How certain outcomes of the extrapolation family are, and the mean of the target's first feature (the source's: -.7).
-SHARP, TARGET_MEAN = 5.0, 1.2
+#: Standard deviation of the toy problem's noise (section 5.1 of the paper).
+TOY_NOISE = 0.1
+#: Feature names of the extrapolation family.
+FEATURES = tuple(f"x{i}" for i in range(5))
 
 
 @dataclass(frozen=True)
@@ -50,23 +49,21 @@ class Cohorts:
 
     Attributes:
         population: The target's population.
-        source_rows: Patients at the source.
-        target_rows: Patients at the target.
+        rows: Patients at the source, and at the target.
         outcome: "all_cause" or "prostate".
         truncated: Whether the source holds no patient above 70 years or a PSA of 20.
         hidden: Whether hormone therapy and comorbidity are not recorded: a concept shift.
     """
 
     population: str
-    source_rows: int = HARD_ROWS[0]
-    target_rows: int = HARD_ROWS[1]
-    outcome: str = "all_cause"
+    rows: tuple[int, int] = (5_000, 3_000)
+    outcome: Literal["all_cause", "prostate"] = "all_cause"
     truncated: bool = False
     hidden: bool = False
 
     def __call__(self, quick: bool) -> Sides:
         """Draws both, and the risks that the target's outcomes were drawn from."""
-        source_rows, target_rows = (400, 200) if quick else (self.source_rows, self.target_rows)
+        source_rows, target_rows = (400, 200) if quick else self.rows
         shared: dict[str, Any] = {"outcome": self.outcome, "hidden_treatment": self.hidden}
         support = "truncated" if self.truncated else "full"
         source = simulated_cohort("source", source_rows, seed=4_000, support=support, **shared)
@@ -75,26 +72,27 @@ class Cohorts:
         return Sides.of_cohorts(source, target, risk)
 
 
-_TRUNCATED = "Simulated, source of 5,000 without age above 70 or PSA above 20"
-_CANCER, _ANY = "prostate-cancer death", "death from any cause"
 #: By name, title and cohorts of the simulated prostate problems; the first is the paper's.
 PROSTATE: Mapping[str, tuple[str, Cohorts]] = {
-    "prostate_paper": (f"Simulated, paper's sizes, {_ANY}", Cohorts("moderate", *PAPER_ROWS)),
+    "prostate_paper": ("paper's sizes, death from any cause", Cohorts("moderate", PAPER_ROWS)),
     "truncated_moderate_prostate": (
-        f"{_TRUNCATED}, moderate shift, {_CANCER}",
+        "source of 5,000 without age above 70 or PSA above 20, moderate shift, prostate-cancer death",
         Cohorts("moderate", outcome="prostate", truncated=True),
     ),
     "truncated_severe_prostate": (
-        f"{_TRUNCATED}, severe shift, {_CANCER}",
+        "source of 5,000 without age above 70 or PSA above 20, severe shift, prostate-cancer death",
         Cohorts("severe", outcome="prostate", truncated=True),
     ),
     "small_severe_prostate": (
-        f"Simulated, source of 2,000, severe shift, {_CANCER}",
-        Cohorts("severe", 2_000, outcome="prostate"),
+        "source of 2,000, severe shift, prostate-cancer death",
+        Cohorts("severe", (2_000, 3_000), outcome="prostate"),
     ),
-    "truncated_severe_all": (f"{_TRUNCATED}, severe shift, {_ANY}", Cohorts("severe", truncated=True)),
+    "truncated_severe_all": (
+        "source of 5,000 without age above 70 or PSA above 20, severe shift, death from any cause",
+        Cohorts("severe", truncated=True),
+    ),
     "hidden_moderate_all": (
-        f"Simulated, treatment and comorbidity hidden, moderate shift, {_ANY}",
+        "treatment and comorbidity hidden, moderate shift, death from any cause",
         Cohorts("moderate", hidden=True),
     ),
 }
@@ -102,9 +100,6 @@ PROSTATE: Mapping[str, tuple[str, Cohorts]] = {
 
 def find_problem(name: str) -> Problem:
     """The problem of a name."""
-    if name.startswith("extrapolation "):
-        title = f"extrapolation (simulated), sharp {SHARP}, target mean {TARGET_MEAN}"
-        return Problem(name, title, "extrapolation", partial(_extrapolation, int(name.split()[1])))
     problems = _problems()
     if name not in problems:
         raise UsageError(f"there is no problem '{name}'{did_you_mean(name, problems)}")
@@ -114,12 +109,6 @@ def find_problem(name: str) -> Problem:
 def draw(name: str, quick: bool = False) -> Sides:
     """Both sites of a problem."""
     return find_problem(name).draw(quick)
-
-
-def draw_large(name: str, most_rows: int) -> Sides:
-    """A transfer of the collections with up to so many patients per side."""
-    (transfer,) = (own for kind in COLLECTIONS for title, own in collection(kind).items() if title == name)
-    return transfer.sides(most_rows)
 
 
 def draw_unshifted(name: str, quick: bool = False) -> Sides:
@@ -146,7 +135,7 @@ def transfer_problems() -> dict[str, list[Problem]]:
 def _problems() -> dict[str, Problem]:
     sites = network_of_sites()
     problems = [
-        *(Problem(name, title, "prostate", cohorts) for name, (title, cohorts) in PROSTATE.items()),
+        *(Problem(name, f"Simulated, {title}", "prostate", cohorts) for name, (title, cohorts) in PROSTATE.items()),
         *(
             Problem(site, f"{sites.site(str(sites.site(site).source)).title} to {sites.site(site).title}", family, pair)
             for family, targets in ((PAIRS, ("gbsg", *SUPPORT_TARGETS)), ("extrapolated", BREAST_TARGETS[1:]))
@@ -163,12 +152,6 @@ def _problems() -> dict[str, Problem]:
     return {problem.name: problem for problem in problems}
 
 
-def _extrapolation(seed: int, quick: bool) -> Sides:
-    rows = 200 if quick else 1_000
-    source, target = extrapolation(rows, seed=seed, sharp=SHARP, target_mean=TARGET_MEAN)
-    return Sides.of_cohorts(source, target, extrapolation_risk(target.X.astype(np.float64), SHARP))
-
-
 def _real_pair(site: str, quick: bool) -> Sides:
     return site_pair(site)
 
@@ -179,3 +162,37 @@ def _transfer(name: str, title: str, quick: bool) -> Sides:
 
 def _curved(seed: int, quick: bool) -> Sides:
     return Sides.of_cohorts(*extrapolation(200 if quick else 1_000, seed=seed))
+
+
+def toy_truth(x: Doubles) -> Doubles:
+    """f(x) = sin(x)/2 + x/4 + x^2/100, as printed in the paper.
+
+    The authors' published code subtracts the last term; the printed form is followed here.
+    """
+    return np.asarray(np.sin(x) / 2 + x / 4 + x**2 / 100)
+
+
+def toy(rows: int = 50, *, seed: int) -> tuple[Cohort, Cohort]:
+    """Draws the paper's 1-d regression: source N(7, 4) and target N(11, 4), where 4 is the variance."""
+    generator = np.random.default_rng([seed, 1])
+    cohorts = []
+    for site, mean in (("toy source", 7.0), ("toy target", 11.0)):
+        x = generator.normal(mean, 2.0, size=rows)
+        y = toy_truth(x) + generator.normal(0.0, TOY_NOISE, size=rows)
+        cohorts.append(
+            Cohort(site, np.arange(rows), ("x",), x[:, None].astype(np.float32), y.astype(np.float32), "regression")
+        )
+    return cohorts[0], cohorts[1]
+
+
+def extrapolation(rows: int = 1000, *, seed: int) -> tuple[Cohort, Cohort]:
+    """Draws a source and a target that differ in their first feature only; both carry labels, with little noise."""
+    generator = np.random.default_rng([seed, 2])
+    cohorts = []
+    for site, mean in (("extrapolation source", -0.7), ("extrapolation target", 1.2)):
+        X = generator.normal(size=(rows, 5))
+        X[:, 0] = mean + 0.8 * X[:, 0]
+        f = np.sin(1.6 * X[:, 0]) + 0.5 * X[:, 1] - 0.5 * X[:, 0] * X[:, 2] + 0.3 * X[:, 3]
+        y = generator.random(rows) < 1 / (1 + np.exp(-5.0 * f))
+        cohorts.append(Cohort(site, np.arange(rows), FEATURES, X.astype(np.float32), y.astype(np.float32)))
+    return cohorts[0], cohorts[1]

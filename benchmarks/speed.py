@@ -1,7 +1,7 @@
-"""How fast the methods train and predict: one thread, the best of several repeats, ratios within one run.
+"""How fast the methods train and predict, and what several sources cost: one thread, ratios within one run.
 
-Times are the thread's own processor time, so that other work on the machine disturbs less, and competitors take
-turns. Bars are on ratios; seconds are shown beside them and mean nothing on another machine.
+Times are the thread's own processor time, the best of several repeats, so that other work on the machine disturbs
+less, and competitors take turns. Bars are on ratios; seconds are shown beside them and mean nothing on another machine.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.censoring import draw_followed
 from benchmarks.results import Estimate, Results, Row, Table
 from benchmarks.units import Options
 from tdrop.base import Cohort
-from tdrop.data import weigh_outcomes
+from tdrop.choose import count_folds, refit, tune
+from tdrop.data import simulated_cohort
 from tdrop.methods import build, method_names
 from tdrop.methods.parts.network import TrainingBatch
 from tdrop.methods.parts.training import Optimiser, run_step
 
 #: The setting of every training step: source and target rows, units of both hidden layers, passes, features.
 ROWS, TARGET_ROWS, UNITS, PASSES, FEATURES = 512, 256, 128, 10, 10
-#: One method of every kind, whose fits are compared with and without weights.
-WEIGHTED = ("mlp", "ensemble", "mixmatch", "transductive_dropout", "logistic_regression", "gradient_boosting")
 #: Patients of the paper's source.
 SOURCE_ROWS = 240_486
+#: How many sources are compared with one.
+SOURCES = 5
 
 
 def measure(what: str, value: float, unit: str, limit: float | None = None, *, at_least: bool = False) -> Row:
@@ -54,9 +54,9 @@ def run(options: Options) -> Results:
             *measure_steps(rounds=4 if options.quick else 40),
             *measure_sampling(rounds=2 if options.quick else 6),
             *measure_memory(*((4_000, 20) if options.quick else (SOURCE_ROWS, 200))),
-            *measure_weights(*((1, 500) if options.quick else (3, 5_000))),
             *measure_fits(repeats=1 if options.quick else 3, rows=500 if options.quick else 5_000),
             *measure_fits(1, 1_000 if options.quick else 1_000_000, ("mlp", "transductive_dropout")),
+            *measure_sources(300 if options.quick else 2_000, options),
         ]
     finally:
         torch.set_flush_denormal(False)
@@ -97,29 +97,6 @@ def training_step(name: str, batch: TrainingBatch, **settings: Any) -> Callable[
     return partial(run_step, network, batch, Optimiser(network, method, 1e-3), pool, 0.5)
 
 
-def measure_weights(rounds: int, rows: int) -> list[Row]:
-    """Fits to patients of whom some left early, weighted against dropped, and the weights themselves."""
-    drawn = draw_followed("heavy, sicker leave", rows, 0)
-    names = tuple(f"x{place}" for place in range(drawn.X.shape[1]))
-    weight, _ = weigh_outcomes(drawn.follow_up, drawn.X, "speed")
-    about: dict[str, Any] = {"y": drawn.follow_up.y, "weight": weight}
-    weighted = Cohort("speed", np.arange(rows), names, drawn.X.astype(np.float32), **about)
-    dropped = replace(weighted.known(), weight=None)
-    calls = {
-        "weights": partial(weigh_outcomes, drawn.follow_up, drawn.X, "speed"),
-        **{f"{name}, weighted": partial(_fit, name, weighted) for name in WEIGHTED},
-        **{f"{name}, dropped": partial(_fit, name, dropped) for name in WEIGHTED},
-    }
-    seconds = best_seconds(calls, rounds)
-    ways = {way: sum(seconds[f"{name}, {way}"] for name in WEIGHTED) for way in ("weighted", "dropped")}
-    ratio = (ways["weighted"] + seconds["weights"]) / ways["dropped"]
-    return [measure("fits to censored outcomes, weighted / dropped", ratio, "times", 1.1)]
-
-
-def _fit(name: str, source: Cohort) -> Any:
-    return build(name).fit(source, source.unlabelled(), seed=0)
-
-
 def measure_sampling(rounds: int, rows: int = 2_000, passes: int = 100) -> list[Row]:
     """Prediction per row and pass, against MC dropout's."""
     source = example_cohort(rows)
@@ -142,9 +119,7 @@ def measure_memory(rows: int, passes: int, names: Sequence[str] = ("transductive
     """Extra memory at the peak of a summary, in a process of its own."""
     rows_of_table: list[Row] = []
     for name in names:
-        command = [sys.executable, "-c", _MEMORY.format(name=name, rows=rows, passes=passes)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
-        megabytes, seconds = map(float, done.stdout.split())
+        megabytes, seconds = run_apart(_MEMORY.format(name=name, rows=rows, passes=passes))
         what = f"summarise {rows:,} x {passes}, {name}"
         rows_of_table += [measure(what, megabytes, "MB extra", 300.0), measure(what, seconds, "s")]
     return rows_of_table
@@ -163,6 +138,13 @@ print(peak_megabytes() - before, time.thread_time() - start)
 """
 
 
+def run_apart(code: str) -> list[float]:
+    """The numbers that Python code prints in a process of its own."""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
+    return [float(word) for word in done.stdout.split()]
+
+
 def peak_megabytes(*, reset: bool = False) -> float:
     """Peak memory of this process so far; with `reset`, the peak starts again from what is held now (Linux)."""
     if reset:
@@ -177,6 +159,38 @@ def measure_fits(repeats: int, rows: int, names: Sequence[str] = method_names())
     fits = {name: partial(build(name).fit, source, target.unlabelled(), validation, seed=0) for name in names}
     seconds = best_seconds(fits, repeats)
     return [measure(f"fit of {rows:,} x {FEATURES}, {name}", each, "s") for name, each in seconds.items()]
+
+
+def _train(source: Cohort, target: Cohort, method: str, trials: int) -> None:
+    """Tunes, leaving whole sources out where there are several, and refits."""
+    nobody = np.array([], dtype=np.int64)
+    tuned = tune(method, source, target, nobody, budget=trials, folds=count_folds(source, 3))
+    refit(method, tuned.picked, source, target, seed=0)
+
+
+def measure_sources(rows: int, options: Options) -> list[Row]:
+    """Training from five sources beside one of as many patients, and in a rehearsal of the five sites.
+
+    Training is what grows with the number of sources; the rest of a transfer is the same, so its ratio is nearer to 1.
+    """
+    one = simulated_cohort("source", rows, seed=0)
+    new = simulated_cohort("moderate", max(50, rows // 10), seed=1).unlabelled()
+    origins = np.array([f"source {number % SOURCES}" for number in range(rows)])
+    five = replace(one, origins=origins)
+    rehearsal = [(five.take(origins != site), five.take(origins == site).unlabelled()) for site in np.unique(origins)]
+    methods = options.methods_or(("logistic_regression", "gradient_boosting"), ("logistic_regression",))
+    seconds = dict.fromkeys(("one", "five", "rehearsal"), 0.0)
+    for method in methods:
+        train = partial(_train, method=method, trials=options.trials_or(12))
+        calls = {"one": partial(train, one, new), "five": partial(train, five, new)}
+        calls |= {f"rehearsal {place}": partial(train, *pair) for place, pair in enumerate(rehearsal)}
+        for name, spent in best_seconds(calls, 1).items():
+            seconds[name.split()[0]] += spent
+    what = f"{rows:,} patients, {' and '.join(methods)}"
+    return [
+        measure(f"training from five sources / one, {what}", seconds["five"] / seconds["one"], "times", 2.2),
+        measure(f"rehearsal of five sites / one transfer, {what}", seconds["rehearsal"] / seconds["five"], "times", 5),
+    ]
 
 
 def best_seconds(calls: Mapping[str, Callable[[], Any]], rounds: int, *, burst: int = 1) -> dict[str, float]:

@@ -10,7 +10,8 @@ real patients. Everything is tuned out of fold on source patients, as a transfer
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,12 +21,14 @@ from benchmarks.problems import PROSTATE, Problem, draw, find_problem
 from benchmarks.public_tables import Sides
 from benchmarks.results import Estimate, Results, Row, Table, printed
 from benchmarks.site_pairs import BREAST_TARGETS, SUPPORT_TARGETS
-from benchmarks.training import MAIN, ORACLE, Plan, Trained, naming, oracle_summary, tune_and_fit
-from benchmarks.units import QUICK_NETWORK, Options
-from tdrop.base import Summary
+from benchmarks.units import QUICK_NETWORK, Options, run_units
+from tdrop.base import INTERVAL_LEVEL, Indices, Summary
+from tdrop.choose import Score, Trial, pick_members, tune
 from tdrop.contracts import Decision
 from tdrop.evaluate import Evaluation, evaluate_methods
-from tdrop.methods import method_names
+from tdrop.methods import COMMITTEE, build, label, method_names
+from tdrop.methods.parts.committee import Committee
+from tdrop.shift import match, propensity
 
 _SIMULATED = (
     "All patients are simulated (PREDICT Prostate's published risk, covariates from published figures); one draw of "
@@ -42,6 +45,8 @@ _SUPPORT = (
 )
 #: Tuning trials per method.
 TRIALS = 12
+#: The risks that outcomes were drawn from, as a row of the table.
+ORACLE = "oracle"
 #: Columns of the table with their metric and digits; without digits a column has an interval.
 COLUMNS: Mapping[str, tuple[str, int | None]] = {
     "test AUROC": ("auroc", None),
@@ -59,16 +64,39 @@ COLUMNS: Mapping[str, tuple[str, int | None]] = {
 }
 
 
+#: By method, one summary of the target's patients per refit.
+Fits = Mapping[str, Sequence[Summary]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a problem's methods are trained; every method alike.
+
+    Attributes:
+        methods: By name, settings other than its defaults.
+        seeds: Refits per method.
+        trials: Tuning trials per method.
+        passes: Samples behind each patient's interval.
+        bootstrap: Resamples of patients.
+    """
+
+    methods: Mapping[str, Mapping[str, Any]]
+    seeds: int
+    trials: int
+    passes: int = 200
+    bootstrap: int = 1000
+
+
 def run(title: str, about: str, problems: Sequence[str], seeds: int, options: Options) -> Results:
     """Trains and judges every problem in turn: one table per problem."""
     plan = plan_for(options, options.seeds_or(seeds))
     tables: list[Table] = []
     asked = [problem for problem in problems if problem in options.only] if options.only else problems
     for problem in map(find_problem, asked[:1] if options.quick else asked):
-        trained, sides = tune_and_fit(options, problem.name, plan), draw(problem.name, options.quick)
-        evaluation = evaluate_problem(problem, sides, trained, plan)
+        fits, sides = tune_and_fit(options, problem.name, plan), draw(problem.name, options.quick)
+        evaluation = evaluate_problem(problem, sides, fits, plan)
         paper = printed("prostate") if sides.risk is not None else None
-        tables.append(methods_table(problem, evaluation, errors_left(sides, trained), paper))
+        tables.append(methods_table(problem, evaluation, errors_left(sides, fits), paper))
     return Results(title, f"{about} {plan.seeds} refit(s), {plan.trials} tuning trials per method.", tables)
 
 
@@ -81,36 +109,79 @@ run_support = partial(run, "Real patients: support", _SUPPORT, SUPPORT_TARGETS, 
 
 
 def plan_for(options: Options, seeds: int) -> Plan:
-    """Every method alike; the quick form has four small ones."""
+    """Every method at its defaults; the quick form has four small ones."""
     if not options.quick:
-        return Plan(options.methods_or(method_names()), seeds, trials=options.trials_or(TRIALS))
-    small: dict[str, Mapping[str, Any]] = dict.fromkeys(("mlp", "tdnr", MAIN), QUICK_NETWORK)
+        return Plan({name: {} for name in options.methods_or(method_names())}, seeds, options.trials_or(TRIALS))
+    small: dict[str, Mapping[str, Any]] = dict.fromkeys(("mlp", "tdnr", "transductive_dropout"), QUICK_NETWORK)
     small["logistic_regression"] = {"refits": 5}
-    methods = tuple(name for name in method_names() if name in small)
-    return Plan(methods, seeds, trials=1, passes=10, bootstrap=50, settings=small)
+    methods = {name: small[name] for name in method_names() if name in small}
+    return Plan(methods, seeds, trials=1, passes=10, bootstrap=50)
 
 
-def evaluate_problem(problem: Problem, sides: Sides, trained: Trained, plan: Plan) -> Evaluation:
+def tune_and_fit(options: Options, problem: str, plan: Plan) -> Fits:
+    """Tunes every method out of fold on source patients and refits it per seed, as a transfer does."""
+    where = {"problem": problem, "quick": options.quick}
+    tuning = [
+        {**where, "method": method, "trials": plan.trials, "settings": settings}
+        for method, settings in plan.methods.items()
+    ]
+    picked = dict(zip(plan.methods, run_units(options, f"tune {problem}", tune_method, tuning), strict=True))
+    scores = [Score(name, build(name).has_samples, trial) for name, trial in picked.items()]
+    members = pick_members(scores, criterion="matched_validation")
+    tuned = {name: trial.settings for name, trial in picked.items()}
+    units = [
+        {**where, "methods": tuned, "members": members, "seed": seed, "passes": plan.passes}
+        for seed in range(plan.seeds)
+    ]
+    fits = run_units(options, f"fit {problem}", fit_methods, units)
+    return {name: [fit[name] for fit in fits] for name in fits[0]}
+
+
+@lru_cache(maxsize=1)
+def _with_matched(problem: str, quick: bool) -> tuple[Sides, Indices]:
+    """Both sites, and the places of the matched validation rows; drawn once per worker process."""
+    sides = draw(problem, quick)
+    fitted = propensity(sides.source, sides.target, seed=0)
+    return sides, np.asarray(match(sides.source, sides.target, seed=0, fitted=fitted).rows)
+
+
+def tune_method(problem: str, quick: bool, method: str, trials: int, settings: Mapping[str, Any]) -> Trial:
+    """The trial that tuning picks for one method."""
+    sides, matched = _with_matched(problem, quick)
+    return tune(method, sides.source, sides.target, matched, budget=trials, seed=0, base=settings).picked
+
+
+def fit_methods(
+    problem: str, quick: bool, methods: Mapping[str, Mapping[str, Any]], members: Sequence[str], seed: int, passes: int
+) -> dict[str, Summary]:
+    """Fits every method once, and the committee of the members; by method the target's patients."""
+    sides = draw(problem, quick)
+    fits: dict[str, Any] = {
+        name: build(name, **settings).fit(sides.source, sides.target, None, seed=seed)
+        for name, settings in methods.items()
+    }
+    if members:
+        fits[COMMITTEE] = Committee(tuple(members)).from_fits([fits[name] for name in members])
+    return {name: fitted.summarise(sides.target.X, passes, seed=seed) for name, fitted in fits.items()}
+
+
+def evaluate_problem(problem: Problem, sides: Sides, fits: Fits, plan: Plan) -> Evaluation:
     """Opens a problem's outcomes and evaluates every method, and the oracle, on the same resamples of patients."""
-    predictions, oracle = dict(trained.predictions), oracle_summary(sides)
-    if oracle is not None:
+    predictions = dict(fits)
+    if sides.risk is not None:
+        risk = sides.risk.astype(np.float32)
+        oracle = Summary(risk, np.zeros_like(risk), (INTERVAL_LEVEL,), risk[None], risk[None], passes=1)
         predictions[ORACLE] = [oracle] * plan.seeds
     return evaluate_methods(
         problem.name, predictions, sides.outcomes, Decision(), seeds=range(plan.seeds), bootstrap=plan.bootstrap
     )
 
 
-def _known(sides: Sides, summaries: Sequence[Summary]) -> list[Summary]:
-    """The same summaries of the patients whose outcome is known."""
-    return [summary.take(np.flatnonzero(np.isfinite(sides.outcomes))) for summary in summaries]
-
-
-def errors_left(sides: Sides, trained: Trained) -> dict[str, float | None]:
+def errors_left(sides: Sides, fits: Fits) -> dict[str, float | None]:
     """By method, the share of wrong classes at 0.5 after those with the largest sd were referred; over refits."""
-    y = sides.outcomes[np.isfinite(sides.outcomes)]
-    return {
-        name: mean_of([error_left(y, fit) for fit in _known(sides, fits)]) for name, fits in trained.predictions.items()
-    }
+    known = np.flatnonzero(np.isfinite(sides.outcomes))
+    y = sides.outcomes[known]
+    return {name: mean_of([error_left(y, fit.take(known)) for fit in own]) for name, own in fits.items()}
 
 
 def methods_table(
@@ -119,7 +190,7 @@ def methods_table(
     """All methods of one problem; `paper` puts the paper's own figures beside ours."""
     rows: list[Row] = []
     for method in evaluation.methods:
-        row: Row = {"method": naming(method)}
+        row: Row = {"method": "Oracle (true risk)" if method == ORACLE else label(method)}
         for title, (metric, digits) in COLUMNS.items():
             value = evaluation.row(method, metric)
             if digits is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -18,9 +19,8 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from benchmarks.paired import Values, measure_fit
-from benchmarks.problems import draw, draw_large, draw_unshifted
+from benchmarks.problems import draw, draw_unshifted
 from benchmarks.public_tables import Sides
-from benchmarks.training import steps_by_rows
 from benchmarks.units import QUICK_NETWORK
 from tdrop.base import INTERVAL_LEVEL, Cohort, Doubles, Indices, Method, Predictive, Summary
 from tdrop.choose import (
@@ -40,6 +40,7 @@ from tdrop.choose import (
 from tdrop.forecast import QUANTITIES, Evidence, Forecast, Ranked, forecast_methods
 from tdrop.methods import COMMITTEE, build
 from tdrop.methods.parts.committee import Committee
+from tdrop.methods.parts.fitted import coarse_rows
 from tdrop.methods.parts.network_method import FittedNetwork
 from tdrop.metrics import auroc, delong, logit, per_row_log_loss
 from tdrop.shift import density_ratio_weights, estimate_shift, match, propensity
@@ -50,68 +51,25 @@ TUNED_PASSES, FIXED_PASSES = 100, 200
 DECAY = 1e-3
 #: Decision level behind forecasts of error rate and net benefit.
 THRESHOLD = 0.15
+#: One tuned method on one transfer, by column: what the rules saw of it and which of them pick it, what was forecast,
+#: what the outcomes showed, and in `fit` all measures of its fit (none for a committee, which has no fit of its own).
+Measured: TypeAlias = dict[str, Any]
+#: What reads the unlabelled patients, and the same networks without them.
+RIVALS: Mapping[str, str] = {"transductive_dropout": "tdnr", "transductive_ensemble": "ensemble"}
 
 
-@dataclass(frozen=True)
-class Scored:
-    """One tuned method on one transfer: what the rules saw of it, what was forecast, and then what it did.
-
-    Attributes:
-        candidate: Whether it can be chosen: it has samples.
-        matched_validation: Log loss of matched source patients.
-        importance_weighted: Importance-weighted log loss out of fold.
-        auroc: AUROC at the target.
-        log_loss: Log loss there.
-        log_loss_tempered: The same with log odds times the one number that left-out source patients prefer.
-        at_target: By measure, what its fit does there; empty for a committee, which has no fit of its own.
-        at_default: The same of a fit at the method's defaults.
-        auroc_by: The forecast AUROC by every estimator.
-        forecast: The default forecast of the quantities, and `spread` their standard deviations.
-        observed: What the outcomes showed of them.
-        chance: Standard deviation of the observed AUROC: what no forecast can know.
-    """
-
-    candidate: bool
-    matched_validation: float | None
-    importance_weighted: float | None
-    auroc: float
-    log_loss: float
-    log_loss_tempered: float
-    at_target: Values
-    at_default: Values
-    auroc_by: Mapping[str, float | None]
-    forecast: tuple[float, ...]
-    spread: tuple[float, ...]
-    observed: tuple[float, ...]
-    chance: float
+def steps_by_rows(rows: int) -> int:
+    """Steps that see every source row 16 times, between 40 and 1,600, whatever the number of features."""
+    return round(min(max(16 * coarse_rows(rows) / 256, 40), 1_600))
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """One transfer with all methods tuned.
-
-    Attributes:
-        verdict: Of the shift.
-        domain_auroc: How well the sites can be told apart.
-        effective_n: Effective size of the weighted source.
-        scores: By method, what it scored and did.
-        chosen: By rule, the method that it picks.
-    """
-
-    verdict: str
-    domain_auroc: float | None
-    effective_n: float | None
-    scores: Mapping[str, Scored]
-    chosen: Mapping[str, str]
-
-
-def measure_tuned(problem: str, methods: Sequence[str], trials: int, quick: bool) -> Measurement:
+def measure_tuned(problem: str, methods: Sequence[str], trials: int, quick: bool) -> list[Measured]:
     """Tunes, scores, refits and forecasts every method, and looks at the target's outcomes last."""
     return measure_sides(draw(problem, quick), methods, trials, quick)
 
 
-def measure_sides(sides: Sides, methods: Sequence[str], trials: int, quick: bool = False) -> Measurement:
-    """The same for two sites at hand."""
+def measure_sides(sides: Sides, methods: Sequence[str], trials: int, quick: bool = False) -> list[Measured]:
+    """The same for two sites at hand: one row per method."""
     source, target = sides.source, sides.target
     shift = estimate_shift(source, target, seed=0)
     weights = density_ratio_weights(propensity(source, target, seed=0))
@@ -128,13 +86,16 @@ def measure_sides(sides: Sides, methods: Sequence[str], trials: int, quick: bool
         for name, own in tuned.items()
     ]
     made = forecast_methods("target", evidence, THRESHOLD)
-    return Measurement(
-        verdict=shift.verdict,
-        domain_auroc=shift.domain_auroc.value if shift.domain_auroc else None,
-        effective_n=shift.weights_effective_n,
-        chosen=choose_by_every_rule([one.score for one in tuned.values()]),
-        scores={name: _open(own, sides, made) for name, own in tuned.items()},
-    )
+    chosen = choose_by_every_rule([one.score for one in tuned.values()])
+    about = {
+        "verdict": shift.verdict,
+        "domain AUROC": shift.domain_auroc.value if shift.domain_auroc else None,
+        "effective n": shift.weights_effective_n,
+    }
+    return [
+        {**about, "rules": [rule for rule, method in chosen.items() if method == name], **_open(own, sides, made)}
+        for name, own in tuned.items()
+    ]
 
 
 @dataclass(frozen=True)
@@ -145,13 +106,13 @@ class _Tuned:
         score: What choosing sees of it.
         held_out: Risks of left-out source patients.
         risk: Risks of the target's patients (rows,).
-        fit: Its predictions of them, and those at its defaults; None for a committee, which has no fit of its own.
+        fit: Its predictions of them; None for a committee, which has no fit of its own.
     """
 
     score: Score
     held_out: OutOfFold
     risk: Doubles
-    fit: tuple[Summary, Summary] | None = None
+    fit: Summary | None = None
 
 
 def _tune_and_fit(name: str, sides: Sides, matched: Indices, weights: Doubles, trials: int, quick: bool) -> _Tuned:
@@ -159,11 +120,9 @@ def _tune_and_fit(name: str, sides: Sides, matched: Indices, weights: Doubles, t
     base = QUICK_NETWORK if quick and hasattr(build(name), "hidden") else {}
     tuned = tune(name, source, target, matched, budget=trials, seed=0, base=base)
     folds = weigh_out_of_fold(name, tuned.out_of_fold, source, weights)
-    fit = default = refit(name, tuned.picked, source, target, seed=0).summarise(target.X, TUNED_PASSES, seed=0)
-    if tuned.picked.settings != tuned.trials[0].settings:
-        default = refit(name, tuned.trials[0], source, target, seed=0).summarise(target.X, TUNED_PASSES, seed=0)
+    fit = refit(name, tuned.picked, source, target, seed=0).summarise(target.X, TUNED_PASSES, seed=0)
     score = Score(name, build(name).has_samples, tuned.picked, folds)
-    return _Tuned(score, tuned.out_of_fold, fit.mean.astype(np.float64), (fit, default))
+    return _Tuned(score, tuned.out_of_fold, fit.mean.astype(np.float64), fit)
 
 
 def _combine(
@@ -176,29 +135,29 @@ def _combine(
     return _Tuned(Score(COMMITTEE, True, trial, folds), held_out, np.mean([part.risk for part in parts], axis=0))
 
 
-def _open(own: _Tuned, sides: Sides, made: Forecast) -> Scored:
+def _open(own: _Tuned, sides: Sides, made: Forecast) -> Measured:
     """Holds a method's risks and forecast against the outcomes."""
     known = np.isfinite(sides.outcomes)
     y, risk = sides.outcomes[known], own.risk[known]
     score = own.score
-    answers = [answer for quantity in QUANTITIES if (answer := made.find(score.method, quantity)) is not None]
-    tempered = expit(preferred_slope(sides.source, own.held_out) * logit(risk))
-    at_target, at_default = ({}, {}) if own.fit is None else (measure_fit(sides.outcomes, one) for one in own.fit)
-    return Scored(
-        candidate=score.has_samples,
-        matched_validation=score.trial.matched_log_loss if score.trial else None,
-        importance_weighted=score.folds.losses.mean if score.folds else None,
-        auroc=auroc(y, risk) or 0.5,
-        log_loss=float(per_row_log_loss(y, risk).mean()),
-        log_loss_tempered=float(per_row_log_loss(y, tempered).mean()),
-        at_target=at_target,
-        at_default=at_default,
-        auroc_by={str(name): value for name, value in answers[0].by.items()},
-        forecast=tuple(answer.value or 0.0 for answer in answers),
-        spread=tuple(answer.sampling or 0.0 for answer in answers),
-        observed=tuple(map(float, Ranked.sort(risk, THRESHOLD).quantities(y[None], 1 - y[None])[:, 0])),
-        chance=float(np.sqrt(delong(risk[y < 0.5], risk[y > 0.5])[1])),
-    )
+    answers = {name: answer for name in QUANTITIES if (answer := made.find(score.method, name)) is not None}
+    observed = Ranked.sort(risk, THRESHOLD).quantities(y[None], 1 - y[None])[:, 0]
+    return {
+        "method": score.method,
+        # Only a method with samples can be chosen.
+        "candidate": score.has_samples,
+        "importance-weighted log loss": score.folds.losses.mean if score.folds else None,
+        "matched log loss": score.trial.matched_log_loss if score.trial else None,
+        "AUROC": auroc(y, risk) or 0.5,
+        "log loss": float(per_row_log_loss(y, risk).mean()),
+        **{f"{name}, forecast": answer.value or 0.0 for name, answer in answers.items()},
+        **{f"{name}, sampling": answer.sampling or 0.0 for name, answer in answers.items()},
+        **{f"{name}, observed": float(value) for name, value in zip(QUANTITIES, observed, strict=True)},
+        **{f"AUROC by {estimator}": value for estimator, value in answers[QUANTITIES[0]].by.items()},
+        # What no forecast of the AUROC can know.
+        "chance": float(np.sqrt(delong(risk[y < 0.5], risk[y > 0.5])[1])),
+        "fit": {} if own.fit is None else measure_fit(sides.outcomes, own.fit),
+    }
 
 
 def choose_by_every_rule(scores: Sequence[Score]) -> dict[str, str]:
@@ -210,36 +169,6 @@ def choose_by_every_rule(scores: Sequence[Score]) -> dict[str, str]:
         f"{criterion}, one method alone": make_choice(single, criterion=criterion).method for criterion in criteria
     }
     return {**chosen, **{f"always {score.method}": score.method for score in single if score.has_samples}}
-
-
-@dataclass(frozen=True)
-class Lengths:
-    """Of one transfer the source's rows, and by method and by how long it trains what it does at the target."""
-
-    rows: int
-    by_method: Mapping[str, Mapping[str, Values]]
-
-
-#: By row of the comparison, what a network trains with; the second is what every network had before its steps grew.
-LENGTHS: Mapping[str, Mapping[str, float]] = {
-    "by rows": {},
-    "160 steps, decay 1e-4": {"steps": 160, "weight_decay": 1e-4},
-}
-
-
-def measure_lengths(problem: str, methods: Sequence[str], most_rows: int, quick: bool) -> Lengths:
-    """Fits networks at their defaults and with a fixed number of steps."""
-    sides = draw(problem, quick) if quick else draw_large(problem, most_rows)
-
-    def measure(name: str, settings: Mapping[str, float]) -> Values:
-        # Concrete dropout's own bound decays its weights: it had no decay before, either.
-        own = {key: value for key, value in settings.items() if name != "concrete_dropout" or key == "steps"}
-        method = build(name, **{**own, **(QUICK_NETWORK if quick else {})})
-        fitted = method.fit(sides.source, sides.target, None, seed=0)
-        return measure_fit(sides.outcomes, fitted.summarise(sides.target.X, TUNED_PASSES, seed=0))
-
-    rows = {name: {row: measure(name, settings) for row, settings in LENGTHS.items()} for name in methods}
-    return Lengths(len(sides.source), rows)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ tuned, and at fixed settings beside placebos. docs/CHOOSING.md, docs/UNLABELLED.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 from scipy.stats import norm
 
 from benchmarks.paired import (
@@ -19,22 +20,19 @@ from benchmarks.paired import (
     MEASURES,
     Values,
     compare_rows,
-    differences_of,
     mean_of,
     mean_over_problems,
 )
 from benchmarks.problems import CURVED, PAIRS, transfer_problems
 from benchmarks.results import Estimate, Results, Row, Table
-from benchmarks.training import NEURAL, RIVALS
 from benchmarks.transfer_fits import (
     ABLATION,
     CONSTANT,
     ITSELF,
-    LENGTHS,
     PERMUTED,
     PLACEBOS,
-    Measurement,
-    measure_lengths,
+    RIVALS,
+    Measured,
     measure_rows,
     measure_tuned,
 )
@@ -53,16 +51,14 @@ TUNED_FAMILIES = ("fifth", "fourth", "third", "second", "judging", "settling", P
 FIXED_FAMILIES = ("first", "second", "third", "fourth", "fifth", CURVED)
 #: Collections defined after every form was settled; no rule of choosing was settled on the last three.
 UNSEEN, BLIND = ("second", "third", "fourth", "fifth"), ("third", "fourth", "fifth")
-#: Patients per side where long training is compared with short.
-LARGE_ROWS = 10_000
 #: What every method is held against.
 REFERENCE = "logistic_regression"
 #: The verdict at which nobody gets a model.
 STOPPED = "stop"
 
-#: Family and name of a problem.
+#: Family and name of a problem, and the columns that have them.
 Key = tuple[str, str]
-Tuned: TypeAlias = Mapping[Key, Measurement]
+TRANSFER = ["family", "problem"]
 #: By row, what it does on one problem.
 Rows: TypeAlias = dict[str, Values]
 
@@ -71,15 +67,22 @@ def run(options: Options) -> Results:
     """Every transfer with all methods tuned, or those that `only` names by family or title."""
     trials, keys = options.trials_or(TRIALS), _keys(options, TUNED_FAMILIES)
     methods = options.methods_or(method_names(), QUICK_METHODS)
-    units = [{"problem": name, "methods": list(methods), "trials": trials, "quick": options.quick} for _, name in keys]
-    tuned = dict(zip(keys, run_units(options, "tuned methods", measure_tuned, units), strict=True))
+    units = [{"problem": name, "methods": methods, "trials": trials, "quick": options.quick} for _, name in keys]
+    fits = run_units(options, "tuned methods", measure_tuned, units)
     return Results(
         title="Transfers between groups of real patients",
         about=(
-            f"{len(tuned)} transfers with {len(methods)} methods tuned ({trials} trials, one fit); families named so "
+            f"{len(keys)} transfers with {len(methods)} methods tuned ({trials} trials, one fit); families named so "
             "are simulated, all others real."
         ),
-        tables=tuned_tables(tuned) if tuned else [],
+        tables=tuned_tables(frame_of(dict(zip(keys, fits, strict=True)))) if keys else [],
+    )
+
+
+def frame_of(measured: Mapping[Key, Sequence[Measured]]) -> pd.DataFrame:
+    """Every method at every transfer: one row each, with the transfer's family and name."""
+    return pd.DataFrame(
+        {"family": family, "problem": name, **row} for (family, name), rows in measured.items() for row in rows
     )
 
 
@@ -116,28 +119,6 @@ def run_placebos(options: Options) -> Results:
     )
 
 
-def run_steps(options: Options) -> Results:
-    """Every network by the steps that its source asks for and by 160, at the same transfers; large tables uncut."""
-    keys, (by_rows, fixed) = _keys(options, FIXED_FAMILIES), LENGTHS
-    shared = {"methods": list(options.methods_or(NEURAL, NEURAL[:1])), "quick": options.quick}
-    units = [{"problem": name, "most_rows": LARGE_ROWS, **shared} for _, name in keys]
-    measured = run_units(options, "steps", measure_lengths, units)
-    rows: list[Row] = []
-    for group, fewest, most in (("all", 0, np.inf), ("up to 3,000", 0, 3_000), ("above 3,000", 3_000, np.inf)):
-        own = [one for one in measured if fewest < one.rows <= most]
-        for name in own[0].by_method if own else ():
-            lines = compare_rows([one.by_method[name] for one in own], [(by_rows, fixed)])
-            kept = ("row", "log loss", "log loss, lower / higher", "AUROC", "n")
-            rows += [
-                {"source rows": group, "method": label(name), **{key: line[key] for key in kept}} for line in lines
-            ]
-    about = (
-        f"{len(keys)} transfers, real unless their family says simulated; at most {LARGE_ROWS:,} patients per side, "
-        "one fit, nothing tuned. By rows: the defaults. Mean over transfers with Student's 95% interval."
-    )
-    return Results("Steps that grow with the source, at the target", about, [Table("steps", about, rows)])
-
-
 def _measure_fixed(
     options: Options, keys: Sequence[Key], refits: int, rows: Sequence[str], *, shifted: bool = True
 ) -> dict[str, dict[Key, Rows]]:
@@ -156,127 +137,83 @@ def _average(fits: Sequence[Rows]) -> Rows:
     return {row: {name: mean_of([fit[row][name] for fit in fits]) for name in MEASURES} for row in fits[0]}
 
 
-def tuned_tables(tuned: Tuned) -> list[Table]:
-    """What choosing costs, what unlabelled patients give tuned methods, and forecasts."""
+def tuned_tables(tuned: pd.DataFrame) -> list[Table]:
+    """What choosing costs, what unlabelled patients give tuned methods, forecasts, and everything behind them."""
+    shown = tuned.drop(columns=["rules", "fit", "candidate"]).assign(chosen=_picked_by(tuned, DEFAULT_CRITERION))
+    rows: Any = shown.astype(object).where(shown.notna(), None).to_dict("records")
     return [
         regret_table(tuned),
         gain_table(tuned),
         _tuned_unlabelled_table(tuned),
         *forecast_tables(tuned),
-        _tuned_problems_table(tuned),
+        Table("choosing_measurements", "Every method at every transfer, simulated or real by its family.", rows),
     ]
 
 
-def groups(tuned: Tuned) -> Iterator[tuple[str, Tuned]]:
+def groups(tuned: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Everything, every family, and of the blind collections the sites that are not stopped."""
     yield "all", tuned
-    for family in dict.fromkeys(family for family, _ in tuned):
-        yield family, {key: own for key, own in tuned.items() if key[0] == family}
-    going = {key: own for key, own in tuned.items() if key[0] in BLIND and own.verdict != STOPPED}
-    if going:
+    yield from ((str(family), own) for family, own in tuned.groupby("family", sort=False))
+    going = tuned[tuned["family"].isin(BLIND) & (tuned["verdict"] != STOPPED)]
+    if len(going):
         yield "third to fifth, not stopped", going
 
 
-def regret(measurement: Measurement, rule: str) -> tuple[float, float]:
-    """AUROC and log loss by which the best candidate in hindsight is ahead of the rule's method."""
-    candidates = [score for score in measurement.scores.values() if score.candidate]
-    own = measurement.scores[measurement.chosen[rule]]
-    ahead = max(score.auroc for score in candidates) - own.auroc
-    return ahead, own.log_loss - min(score.log_loss for score in candidates)
+def _picked_by(tuned: pd.DataFrame, rule: str) -> pd.Series:
+    """Whether a rule picks a method at a transfer (rows,)."""
+    return tuned["rules"].map(lambda rules: rule in rules).astype(bool)
 
 
-def regret_table(tuned: Tuned) -> Table:
-    """Every rule, overall and by family, the best within each family first."""
+def regret_table(tuned: pd.DataFrame) -> Table:
+    """What the best method in hindsight does better than a rule's, overall and by family, the best rule first."""
     rows: list[Row] = []
     for family, own in groups(tuned):
-        rules = next(iter(own.values())).chosen
-        regrets = {rule: np.array([regret(one, rule) for one in own.values()]) for rule in rules}
-        for rule, values in sorted(regrets.items(), key=lambda item: float(item[1].mean(axis=0)[0])):
-            mean, worst = values.mean(axis=0), values.max(axis=0)
-            rows.append(
-                {
-                    "family": family,
-                    "rule": rule,
-                    "n": len(values),
-                    "AUROC regret": Estimate(float(mean[0]), digits=4),
-                    "AUROC regret, worst": Estimate(float(worst[0]), digits=4),
-                    "log-loss regret": Estimate(float(mean[1]), digits=4),
-                    "log-loss regret, worst": Estimate(float(worst[1]), digits=4),
-                }
-            )
+        best = own[own["candidate"]].groupby(TRANSFER, sort=False).agg({"AUROC": "max", "log loss": "min"})
+        regrets = {}
+        for rule in own["rules"].explode().dropna().unique():
+            picked = own[_picked_by(own, rule)].set_index(TRANSFER)
+            regrets[rule] = (picked[["AUROC", "log loss"]] - best).assign(AUROC=best["AUROC"] - picked["AUROC"])
+        for rule, regret in sorted(regrets.items(), key=lambda item: float(item[1]["AUROC"].mean())):
+            row: Row = {"family": family, "rule": rule, "n": len(regret)}
+            for number, title in (("AUROC", "AUROC regret"), ("log loss", "log-loss regret")):
+                row[title] = Estimate(float(regret[number].mean()), digits=4)
+                row[f"{title}, worst"] = Estimate(float(regret[number].max()), digits=4)
+            rows.append(row)
     caption = "Regret of every rule against the best method in hindsight, simulated and real by family."
     return Table("choosing", caption, rows)
 
 
-def gain_table(tuned: Tuned) -> Table:
-    """By method, what tuning, one temperature and the method itself instead of logistic regression change."""
+def gain_table(tuned: pd.DataFrame) -> Table:
+    """By method, what it does instead of logistic regression."""
     rows: list[Row] = []
     for family, own in groups(tuned):
-        measured = [one.scores for one in own.values()]
-        for name in dict.fromkeys(name for scores in measured for name in scores):
-            both = [(scores[name], scores.get(REFERENCE)) for scores in measured if name in scores]
-            fits = [one for one, _ in both if one.at_default]
-            gains = {
-                "tuned minus default: log loss": differences_of(
-                    [(f.at_target, f.at_default) for f in fits], "log loss"
-                ),
-                "AUROC": differences_of([(f.at_target, f.at_default) for f in fits], "AUROC"),
-                "temperature: log loss": [one.log_loss_tempered - one.log_loss for one, _ in both],
-                "minus logistic regression: log loss": [one.log_loss - base.log_loss for one, base in both if base],
-                "minus logistic regression: AUROC": [one.auroc - base.auroc for one, base in both if base],
-            }
-            median = float(np.median(gains["temperature: log loss"]))
-            means = {gain: mean_over_problems(values, 4) for gain, values in gains.items()}
-            rows.append(
-                {"family": family, "method": label(name), "n": len(both), **means, "temperature, median": median}
-            )
-    caption = "What tuning, one temperature from left-out source patients, and each method gain, real and simulated."
-    return Table("choosing_gains", caption, rows)
+        base = own[own["method"] == REFERENCE].set_index(TRANSFER)
+        for name, method in own.groupby("method", sort=False):
+            gains = (method.set_index(TRANSFER)[["log loss", "AUROC"]] - base[["log loss", "AUROC"]]).dropna()
+            means = {number: mean_over_problems(gains[number].tolist(), 4) for number in ("log loss", "AUROC")}
+            if len(gains):
+                rows.append({"family": family, "method": label(str(name)), "n": len(gains), **means})
+    return Table("choosing_gains", "Every tuned method minus tuned logistic regression, real and simulated.", rows)
 
 
-def _tuned_unlabelled_table(tuned: Tuned) -> Table:
+def _tuned_unlabelled_table(tuned: pd.DataFrame) -> Table:
     rows: list[Row] = []
     for family, own in groups(tuned):
-        for main, rival in RIVALS.items():
-            both = [one.scores for one in own.values() if main in one.scores and rival in one.scores]
-            named = [{label(name): scores[name].at_target for name in (main, rival)} for scores in both]
-            rows += _with_family(family, named, label(rival)) if named else []
+        fits = own.pivot(index=TRANSFER, columns="method", values="fit")
+        for pair in RIVALS.items():
+            both = fits.reindex(columns=list(pair)).dropna()
+            named: list[Any] = both.rename(columns=label).to_dict("records")
+            rows += _with_family(family, named, label(pair[1])) if named else []
     return Table("choosing_unlabelled", _unlabelled_caption("All tuned."), rows)
 
 
-def _tuned_problems_table(tuned: Tuned) -> Table:
-    rows: list[Row] = [
-        {
-            "family": family,
-            "problem": name,
-            "verdict": one.verdict,
-            "domain AUROC": one.domain_auroc,
-            "effective n": one.effective_n,
-            "method": method,
-            "importance-weighted log loss": score.importance_weighted,
-            "matched log loss": score.matched_validation,
-            "chosen": one.chosen[DEFAULT_CRITERION] == method,
-            "AUROC": score.auroc,
-            "log loss": score.log_loss,
-            **{f"{quantity}, forecast": value for quantity, value in zip(QUANTITIES, score.forecast, strict=True)},
-            **{f"{quantity}, observed": value for quantity, value in zip(QUANTITIES, score.observed, strict=True)},
-        }
-        for (family, name), one in tuned.items()
-        for method, score in one.scores.items()
-    ]
-    return Table("choosing_measurements", "Every method at every transfer, simulated or real by its family.", rows)
-
-
-def forecast_tables(tuned: Tuned) -> list[Table]:
+def forecast_tables(tuned: pd.DataFrame) -> list[Table]:
     """Estimators of the AUROC, and intervals whose tau leaves the transfer at hand out."""
     rows: list[Row] = []
-    chosen = [one.scores[one.chosen[DEFAULT_CRITERION]] for one in tuned.values()]
-    every = [score for one in tuned.values() for score in one.scores.values()]
-    for name, scores in (("chosen method", chosen), ("every method", every)):
+    for name, scores in (("chosen method", tuned[_picked_by(tuned, DEFAULT_CRITERION)]), ("every method", tuned)):
         for estimator in ESTIMATORS:
-            known = [one for one in scores if one.auroc_by.get(estimator) is not None]
-            error = np.array([(one.auroc_by[estimator] or 0.0) - one.observed[0] for one in known])
-            chance = np.array([max(one.chance, 1e-9) for one in known])
+            known = scores[scores[f"AUROC by {estimator}"].notna()]
+            error = (known[f"AUROC by {estimator}"] - known[f"{QUANTITIES[0]}, observed"]).to_numpy(float)
             rows.append(
                 {
                     "on": name,
@@ -285,22 +222,16 @@ def forecast_tables(tuned: Tuned) -> list[Table]:
                     "mean absolute error": float(np.abs(error).mean()),
                     "bias": float(error.mean()),
                     "within .05": float((np.abs(error) <= 0.05).mean()),
-                    "within .05 if perfect": float(np.mean(2 * norm.cdf(0.05 / chance) - 1)),
+                    "within .05 if perfect": float(np.mean(2 * norm.cdf(0.05 / known["chance"].clip(1e-9)) - 1)),
                     "largest": float(np.abs(error).max()),
                 }
             )
-    intervals = [_interval_row(tuned, place) for place in range(len(QUANTITIES))] if len(tuned) > 1 else []
+    several = tuned.groupby(TRANSFER).ngroups > 1
+    intervals = [_interval_row(tuned, quantity) for quantity in QUANTITIES] if several else []
     return [
         Table("forecast_estimators", "Estimators of the AUROC, real transfers and simulated ones.", rows),
         Table("forecast_intervals", "Intervals, tau leaving one transfer out, real and simulated.", intervals),
     ]
-
-
-def misses(tuned: Tuned, quantity: int, without: Key | None = None) -> tuple[list[Doubles], list[Doubles]]:
-    """By transfer, one number's observed minus forecast and its standard deviation (methods,); one left out."""
-    kept = [own.scores.values() for key, own in tuned.items() if key != without]
-    errors = [np.array([one.observed[quantity] - one.forecast[quantity] for one in own]) for own in kept]
-    return errors, [np.array([one.spread[quantity] for one in own]) for own in kept]
 
 
 def fit_tau(errors: Sequence[Doubles], sampling: Sequence[Doubles], level: float = INTERVAL_LEVEL) -> float:
@@ -321,24 +252,27 @@ def fit_tau(errors: Sequence[Doubles], sampling: Sequence[Doubles], level: float
     return float(needed[order][min(place, len(order) - 1)])
 
 
-def _interval_row(tuned: Tuned, quantity: int) -> Row:
+def _interval_row(tuned: pd.DataFrame, quantity: str) -> Row:
     """Coverage of the chosen method and of all, with a binomial interval over transfers."""
+    transfers = [own for _, own in tuned.groupby(TRANSFER, sort=False)]
+    errors = [(own[f"{quantity}, observed"] - own[f"{quantity}, forecast"]).to_numpy(float) for own in transfers]
+    spreads = [own[f"{quantity}, sampling"].to_numpy(float) for own in transfers]
     taus, covered, halves, every = [], [], [], []
-    for key, own in tuned.items():
-        (error,), (spread,) = misses({key: own}, quantity)
-        tau = fit_tau(*misses(tuned, quantity, key))
-        half = float(norm.ppf(0.975)) * np.hypot(spread, tau)
-        place = list(own.scores).index(own.chosen[DEFAULT_CRITERION])
-        inside = np.abs(error) <= half
+    for place, own in enumerate(transfers):
+        others = [other for other in range(len(transfers)) if other != place]
+        tau = fit_tau([errors[other] for other in others], [spreads[other] for other in others])
+        half = float(norm.ppf(0.975)) * np.hypot(spreads[place], tau)
+        chosen = int(np.argmax(_picked_by(own, DEFAULT_CRITERION)))
+        inside = np.abs(errors[place]) <= half
         taus.append(tau)
-        covered.append(bool(inside[place]))
-        halves.append(float(half[place]))
+        covered.append(bool(inside[chosen]))
+        halves.append(float(half[chosen]))
         every.append(float(inside.mean()))
     low, high = binomial_interval(sum(covered), len(covered))
     return {
-        "quantity": QUANTITIES[quantity],
+        "quantity": quantity,
         "tau": float(np.mean(taus)),
-        "n": len(tuned),
+        "n": len(transfers),
         "covered": Estimate(float(np.mean(covered)), low, high),
         "covered, every method": float(np.mean(every)),
         "half-width": float(np.mean(halves)),

@@ -12,8 +12,7 @@ and undefined splits are counted.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import sklearn.datasets
@@ -21,10 +20,9 @@ from numpy.typing import NDArray
 
 from benchmarks.paired import concordant_pairs, mean_over_problems, stratified_estimate
 from benchmarks.results import Estimate, Results, Row, Table, printed
-from benchmarks.training import MAIN, REFERENCES
 from benchmarks.units import Options, run_units
 from tdrop import metrics
-from tdrop.base import Cohort, Doubles
+from tdrop.base import Cohort
 from tdrop.methods import build, label, method_names
 
 #: In place of one class: the data set with all of them.
@@ -51,7 +49,7 @@ SPLITS, PASSES = 20, 200
 def run(options: Options) -> Results:
     """Fits every method to every split of the ten problems."""
     splits = options.seeds_or(SPLITS, quick=2)
-    names = ("mlp", "tdnr", MAIN, "logistic_regression") if options.quick else method_names()
+    names = ("mlp", "tdnr", "transductive_dropout", "logistic_regression") if options.quick else method_names()
     units = [
         {
             "method": name,
@@ -79,37 +77,19 @@ def run(options: Options) -> Results:
 
 
 def _settings(name: str, options: Options) -> Mapping[str, Any]:
-    if name in REFERENCES:
+    if name in ("logistic_regression", "gradient_boosting"):
         return {"refits": 5} if options.quick else {}
     return QUICK if options.quick else NETWORK
 
 
-@dataclass(frozen=True)
-class Tested:
-    """One fit on one test set.
-
-    Attributes:
-        auroc: Test AUROC; None where one class only was drawn.
-        by_sd: Concordant pairs and pairs of (wrong, right) patients by sd; None without spread.
-        by_risk: The same by p(1-p) of the risk.
-        errors: Patients whose class is wrong.
-        rows: Patients.
-    """
-
-    auroc: float | None
-    by_sd: tuple[float, float] | None
-    by_risk: tuple[float, float]
-    errors: int
-    rows: int
+#: One fit on one test set: its AUROC (None where one class only was drawn), concordant pairs and pairs of (wrong,
+#: right) patients by sd (None without spread) and by p(1-p), patients whose class is wrong, and patients.
+Tested: TypeAlias = dict[str, Any]
 
 
-#: By method, one test per split.
-Tests = Mapping[str, Sequence[Tested]]
-
-
-def measure_split(method: str, settings: Mapping[str, Any], split: int, passes: int) -> tuple[Tested, ...]:
+def measure_split(method: str, settings: Mapping[str, Any], split: int, passes: int) -> list[Tested]:
     """Fits one method to one split of all ten problems, in the order of PROBLEMS."""
-    return tuple(_measure(method, settings, problem, split, passes) for problem in PROBLEMS)
+    return [_measure(method, settings, problem, split, passes) for problem in PROBLEMS]
 
 
 def _measure(method: str, settings: Mapping[str, Any], problem: Problem, split: int, passes: int) -> Tested:
@@ -123,13 +103,13 @@ def _measure(method: str, settings: Mapping[str, Any], problem: Problem, split: 
     target = Cohort("test", np.flatnonzero(test), names, X[test], **kind)
     summary = build(method, **settings).fit(source, target, None, seed=split).summarise(target.X, passes, seed=split)
     outcome, risk = y[test], summary.mean
-    return Tested(
-        auroc=metrics.macro_auroc(outcome, risk) if several else metrics.auroc(outcome, risk),
-        by_sd=concordant_pairs(outcome, risk, summary.sd) if summary.passes > 1 else None,
-        by_risk=concordant_pairs(outcome, risk, 1 - risk.max(axis=1) if several else risk * (1 - risk)),
-        errors=int(metrics.misclassified(outcome, risk).sum()),
-        rows=int(test.sum()),
-    )
+    return {
+        "auroc": metrics.macro_auroc(outcome, risk) if several else metrics.auroc(outcome, risk),
+        "by sd": concordant_pairs(outcome, risk, summary.sd) if summary.passes > 1 else None,
+        "by risk": concordant_pairs(outcome, risk, 1 - risk.max(axis=1) if several else risk * (1 - risk)),
+        "errors": int(metrics.misclassified(outcome, risk).sum()),
+        "rows": int(test.sum()),
+    }
 
 
 def load(dataset: str) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -158,28 +138,22 @@ def draw_test(X: NDArray[Any], weights: str, split: int) -> NDArray[np.bool_]:
     return test
 
 
-def _by_sd(tests: Sequence[Tested]) -> Doubles | None:
-    """Concordant pairs and pairs of every split (splits, 2); None without spread."""
-    pairs = [test.by_sd for test in tests]
-    return None if pairs[0] is None else np.array(pairs, dtype=np.float64)
-
-
-def _table(problem: Problem, by_method: Tests) -> Table:
+def _table(problem: Problem, by_method: Mapping[str, Sequence[Tested]]) -> Table:
     dataset, weights = problem
     rows: list[Row] = []
     for name, tests in by_method.items():
-        pairs = _by_sd(tests)
+        by_sd, by_risk = ([test[score] for test in tests] for score in ("by sd", "by risk"))
         theirs = printed("uci").get(dataset, {}).get(name) or ("not printed", "not printed")
         rows.append(
             {
                 "method": label(name),
-                "test AUROC": mean_over_problems([test.auroc for test in tests if test.auroc is not None]),
-                "error AUROC by sd": Estimate(None) if pairs is None else stratified_estimate(pairs),
-                "error AUROC by p(1-p)": stratified_estimate(np.array([test.by_risk for test in tests])),
-                "errors a split": round(float(np.mean([test.errors for test in tests])), 1),
-                "splits undefined": sum(test.by_risk[1] == 0 for test in tests),
+                "test AUROC": mean_over_problems([test["auroc"] for test in tests if test["auroc"] is not None]),
+                "error AUROC by sd": Estimate(None) if by_sd[0] is None else stratified_estimate(np.array(by_sd)),
+                "error AUROC by p(1-p)": stratified_estimate(np.array(by_risk)),
+                "errors a split": round(float(np.mean([test["errors"] for test in tests])), 1),
+                "splits undefined": sum(pairs == 0 for _, pairs in by_risk),
                 "splits": len(tests),
-                "test rows": tests[0].rows,
+                "test rows": tests[0]["rows"],
                 "paper: test": theirs[0],
                 "paper: error": theirs[1],
             }

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import json
-import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 import torch
-from pydantic import TypeAdapter
+from joblib import Memory, Parallel, delayed
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import track
 
 import tdrop
 from benchmarks import CONTRACTS
 from tdrop.base import UsageError, did_you_mean
 from tdrop.methods import method_names
 
-#: What a unit returns: a record, or a mapping or tuple of records, which is kept as JSON.
 Result = TypeVar("Result")
-#: The arguments of one unit, as plain values.
+#: The arguments of one unit.
 Unit = Mapping[str, Any]
 
 #: A network that is fitted in no time, where numbers mean nothing.
@@ -35,7 +31,7 @@ QUICK_NETWORK: Mapping[str, Any] = {"hidden": [8], "steps": 2}
 #: Packages whose version decides what a unit returns.
 PACKAGES = ("torch", "scikit-learn", "numpy", "pandas", "scipy")
 #: Modules that say what the patients of a problem are.
-DEFINITIONS = ("families.py", "problems.py", "public_tables.py", "site_pairs.py")
+DEFINITIONS = ("problems.py", "public_tables.py", "site_pairs.py")
 
 
 @dataclass(frozen=True)
@@ -50,7 +46,7 @@ class Options:
         trials: Tuning trials per method; None for the benchmark's own number.
         every: One transfer in so many, in the order of the collections.
         home: Where finished units and results are kept.
-        processes: Worker processes; None for one per core, 0 to work in this process.
+        processes: Worker processes; None for one per core, 1 to work in this process.
     """
 
     quick: bool = False
@@ -89,71 +85,31 @@ def run_units(options: Options, title: str, function: Callable[..., Result], uni
     Args:
         options: Where results are kept, and how many processes work.
         title: What the progress bar says.
-        function: A function of a module, whose return type is annotated.
+        function: A function of a module, of plain values.
         units: Its arguments, one mapping per call.
     """
-    files = [_file(options.folder / "units", function, unit) for unit in units]
-    missing = {file: unit for file, unit in zip(files, units, strict=True) if not file.is_file()}
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        bar = progress.add_task(title, total=len(files), completed=len(files) - len(missing))
-        for _ in _computed(options, function, missing):
-            progress.advance(bar)
-    return [_adapter(function).validate_json(file.read_bytes()) for file in files]
+    kept = Memory(options.folder / "units" / _digest_of_code(function), verbose=0).cache(function)
+    workers = Parallel(n_jobs=options.processes or -1, return_as="generator")
+    results = workers(delayed(_on_one_thread)(kept, unit) for unit in units)
+    return list(track(results, title, len(units), console=Console(stderr=True), transient=True))
 
 
-def _computed(options: Options, function: Callable[..., Any], missing: Mapping[Path, Unit]) -> Iterator[None]:
-    """Yields once per finished unit."""
-    if options.processes == 0 or not missing:
-        for file, unit in missing.items():
-            _compute(function, unit, file)
-            yield
-        return
-    pool = _workers(options.processes or os.cpu_count() or 1)
-    futures = [pool.submit(_compute, function, unit, file) for file, unit in missing.items()]
-    try:
-        yield from (future.result() for future in as_completed(futures))
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        raise
-
-
-@cache
-def _workers(count: int) -> ProcessPoolExecutor:
-    """Worker processes, started once per run; not forked, because torch's threads would not survive that."""
-    return ProcessPoolExecutor(count, multiprocessing.get_context("spawn"))
-
-
-def _compute(function: Callable[..., Any], unit: Unit, file: Path) -> None:
-    """Writes what a function returns; a file appears only when it is complete."""
+def _on_one_thread(function: Callable[..., Result], unit: Unit) -> Result:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        result = function(**unit)
+        return function(**unit)
     finally:
         torch.set_num_threads(threads)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    incoming = file.with_suffix(f".{os.getpid()}")
-    incoming.write_bytes(_adapter(function).dump_json(result))
-    incoming.replace(file)
 
 
-@cache
-def _adapter(function: Callable[..., Result]) -> TypeAdapter[Result]:
-    """Writes and reads what a function returns, by its annotation."""
-    return TypeAdapter(get_type_hints(function, include_extras=True)["return"])
-
-
-def _file(folder: Path, function: Callable[..., Any], unit: Unit) -> Path:
-    """Named by everything that decides a unit's result: its arguments, its module, the problems and the library."""
-    module = Path(inspect.getfile(function))
-    inputs = [function.__qualname__, json.dumps(unit, sort_keys=True), _digest(module), _shared_digest()]
-    key = hashlib.sha256("\n".join(inputs).encode()).hexdigest()
-    return folder / function.__name__ / f"{key[:32]}.json"
+def _digest_of_code(function: Callable[..., Any]) -> str:
+    """Of all code that decides a result: the function's module, the problems, the library and the packages below."""
+    return hashlib.sha256(f"{_digest(Path(inspect.getfile(function)))}\n{_shared_digest()}".encode()).hexdigest()[:32]
 
 
 @cache
 def _shared_digest() -> str:
-    """Of the library, of the definitions of all problems, and of the packages below them."""
     here, library = Path(__file__).parent, Path(tdrop.__file__).parent
     drawing = {library / "report", library / "figures"}
     modules = [file for file in sorted(library.rglob("*.py")) if not drawing & set(file.parents)]

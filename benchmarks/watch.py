@@ -7,9 +7,9 @@ compare chunk by chunk). The truth changes at the first batch, so that patients 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,6 @@ from tdrop.watch import (
     LINE,
     RiskTest,
     ScoredPatients,
-    WatchState,
     begin_watch,
     freeze_scale,
     new_test,
@@ -47,10 +46,10 @@ PLACES: Mapping[str, tuple[int, float]] = {
     "mean place .70, reference of 500": (1_000, 0.70),
 }
 #: By scenario: how much the log odds of new patients' risks rise.
-RISES: Mapping[str, float] = {
-    "risks as at those it was made for": 0.0,
-    "log odds of risks .5 higher": 0.5,
-    "log odds of risks 1.0 higher": 1.0,
+RISES: Mapping[str, tuple[float]] = {
+    "risks as at those it was made for": (0.0,),
+    "log odds of risks .5 higher": (0.5,),
+    "log odds of risks 1.0 higher": (1.0,),
 }
 #: By scenario: by how much of log odds the risks are too low, and the middle of their log odds.
 OFFSETS: Mapping[str, tuple[float, float]] = {
@@ -62,12 +61,12 @@ OFFSETS: Mapping[str, tuple[float, float]] = {
     "off by 1.0, outcome in 21%": (1.0, -1.6),
 }
 #: By scenario: by how much of log odds errors of four classes are commoner than their probabilities say.
-CLASSES: Mapping[str, float] = {
-    "classes: probabilities right, 39% wrong": 0.0,
-    "classes: errors off by .1 (tolerated)": 0.1,
-    "classes: errors off by .3": 0.3,
-    "classes: errors off by .5": 0.5,
-    "classes: errors off by 1.0": 1.0,
+CLASSES: Mapping[str, tuple[float]] = {
+    "classes: probabilities right, 39% wrong": (0.0,),
+    "classes: errors off by .1 (tolerated)": (0.1,),
+    "classes: errors off by .3": (0.3,),
+    "classes: errors off by .5": (0.5,),
+    "classes: errors off by 1.0": (1.0,),
 }
 #: By scenario: how far values are off, and how large their residuals are, in sds of the promised normal distribution.
 NUMBERS: Mapping[str, tuple[float, float]] = {
@@ -81,9 +80,8 @@ NUMBERS: Mapping[str, tuple[float, float]] = {
 }
 
 
-@dataclass(frozen=True)
-class Found:
-    """When two rules raised their alarm in one history, in patients; None where they never did."""
+class Alarms(NamedTuple):
+    """After how many patients of one history two rules raised their alarm; None where they never did."""
 
     watch: int | None
     batch_rule: int | None
@@ -92,157 +90,122 @@ class Found:
 def run(options: Options) -> Results:
     """Simulates every scenario and counts alarms."""
     sites = QUICK_SITES if options.quick else options.seeds_or(SITES)
-    tables = [
-        _table(options, "further", "Rule 1, further away than the targets were", watch_places, PLACES, sites),
-        _table(options, "harm", "Rule 2, harm without labels", watch_harm, RISES, sites),
-        _table(options, "outcomes", "Rule 3, known outcomes (caution line)", watch_outcomes, OFFSETS, sites),
-        _table(options, "classes", "Rule 3, several classes (caution line)", watch_classes, CLASSES, sites),
-        _table(options, "numbers", "Rule 3, numbers (caution line)", watch_numbers, NUMBERS, sites),
-    ]
     about = (
         f"Simulated: {sites:,} sites per line, {MONTHS} monthly batches of {SMALLEST} to {LARGEST} patients. An alarm "
         "that nothing caused is false; the share is over the whole two years. Patients to the alarm: median over the "
         "histories that have one. Beside it the rule that looks at each batch alone, on the same histories."
     )
-    return Results("A model in use: alarms over two years", about, tables)
+    return Results("A model in use: alarms over two years", about, [_table(options, rule, sites) for rule in RULES])
 
 
-def _table(
-    options: Options,
-    name: str,
-    caption: str,
-    function: Callable[..., tuple[Found, ...]],
-    scenarios: Mapping[str, Any],
-    sites: int,
-) -> Table:
+def _table(options: Options, rule: str, sites: int) -> Table:
+    caption, scenarios, _ = RULES[rule]
     starts = range(0, sites, AT_ONCE)
     units = [
-        {"scenario": scenario, "first": start, "sites": min(AT_ONCE, sites - start)}
+        {"rule": rule, "scenario": scenario, "first": start, "sites": min(AT_ONCE, sites - start)}
         for scenario in scenarios
         for start in starts
     ]
-    parts = iter(run_units(options, f"watch: {name}", function, units))
+    parts = iter(run_units(options, f"watch: {rule}", watch_sites, units))
     rows = []
     for scenario in scenarios:
-        histories = [history for _ in starts for history in next(parts)]
-        watch, other = [one.watch for one in histories], [one.batch_rule for one in histories]
-        rows.append({"truth": scenario, **_alarms("watch", watch), **_alarms("batch by batch", other)})
-    return Table(name, caption, rows)
+        watch, batch_rule = zip(*(history for _ in starts for history in next(parts)), strict=True)
+        rows.append({"truth": scenario, **_alarms("watch", watch), **_alarms("batch by batch", batch_rule)})
+    return Table(rule, caption, rows)
 
 
-def _alarms(rule: str, patients: list[int | None]) -> dict[str, Cell]:
+def _alarms(rule: str, patients: Sequence[int | None]) -> dict[str, Cell]:
     alarms = [count for count in patients if count is not None]
     middle = f"{np.median(alarms):,.0f}" if alarms else None
     return {f"{rule}: alarms": Estimate(len(alarms) / len(patients)), f"{rule}: median patients": middle}
 
 
-def watch_places(scenario: str, first: int, sites: int) -> tuple[Found, ...]:
-    """Rule 1 at some sites."""
-    rows, mean = PLACES[scenario]
-    found = []
-    for site in range(first, first + sites):
-        generator = np.random.default_rng([site, rows, round(1_000 * mean)])
-        source, target = _draw(generator, SOURCE_ROWS, 0.0), _draw(generator, rows, 1.0)
-        state = _begin(source, target)
-        assert state.scale is not None
-        assert state.further is not None
-        sizes = _sizes(generator)
-        # A place is the chance that one normal number is above another.
-        further = 1.0 + float(norm.ppf(mean)) * np.sqrt(2)
-        place = state.scale.place(_draw(generator, sum(sizes), further).X)
-        alone = [(batch.mean() - 0.5) / (batch.std(ddof=1) / np.sqrt(len(batch))) for batch in _batches(place, sizes)]
-        found.append(Found(_crossed(state.further.path(place), LINE), _first_batch(alone, sizes)))
-    return tuple(found)
+def watch_sites(rule: str, scenario: str, first: int, sites: int) -> list[Alarms]:
+    """One rule in one scenario at some sites."""
+    _, scenarios, watch = RULES[rule]
+    return [watch(site, *scenarios[scenario]) for site in range(first, first + sites)]
 
 
-def watch_harm(scenario: str, first: int, sites: int) -> tuple[Found, ...]:
-    """Rule 2 at some sites."""
-    rise = RISES[scenario]
-    found = []
-    for site in range(first, first + sites):
-        generator = np.random.default_rng([site, 2, round(1_000 * rise)])
-        target = _risks(generator, 1_000, 0.0)
-        state = begin_watch("simulated", "1", "", scale=None, made_for=_scored(np.zeros((1_000, 1)), *target))
-        assert state.review is not None
-        assert state.loss is not None
-        sizes = _sizes(generator)
-        risk, review = _risks(generator, sum(sizes), rise)
-        loss = relative_loss(risk, LEVEL)
-        path = np.logaddexp(state.review.path(review), state.loss.path(loss)) - np.log(2)
-        before = relative_loss(target[0], LEVEL)
-        alone = [
-            max(_standard_errors(a, before), _standard_errors(b, target[1]))
-            for a, b in zip(_batches(loss, sizes), _batches(review, sizes), strict=True)
-        ]
-        found.append(Found(_crossed(path, LINE), _first_batch(alone, sizes)))
-    return tuple(found)
+def _watch_places(site: int, rows: int, mean: float) -> Alarms:
+    generator = np.random.default_rng([site, rows, round(1_000 * mean)])
+    source, target = _draw(generator, SOURCE_ROWS, 0.0), _draw(generator, rows, 1.0)
+    made_for = _scored(target.X, np.full(rows, 0.1), np.zeros(rows))
+    scale = freeze_scale(source, target, "logistic")
+    state = begin_watch("simulated", "1", "", scale=scale, made_for=made_for)
+    assert state.scale is not None
+    assert state.further is not None
+    sizes = _sizes(generator)
+    # A place is the chance that one normal number is above another.
+    further = 1.0 + float(norm.ppf(mean)) * np.sqrt(2)
+    place = state.scale.place(_draw(generator, sum(sizes), further).X)
+    alone = [(batch.mean() - 0.5) / (batch.std(ddof=1) / np.sqrt(len(batch))) for batch in _batches(place, sizes)]
+    return Alarms(_crossed(state.further.path(place), LINE), _first_batch(alone, sizes))
 
 
-def watch_outcomes(scenario: str, first: int, sites: int) -> tuple[Found, ...]:
-    """Rule 3 at some sites."""
-    offset, middle = OFFSETS[scenario]
-    found = []
-    for site in range(first, first + sites):
-        generator = np.random.default_rng([site, 3, round(1_000 * offset)])
-        sizes = _sizes(generator)
-        risk, _ = _risks(generator, sum(sizes), 0.0, middle)
-        y = (generator.random(len(risk)) < expit(logit(risk) + offset)).astype(float)
-        found.append(_judge(new_test("binary"), y, risk, sizes))
-    return tuple(found)
-
-
-def watch_classes(scenario: str, first: int, sites: int) -> tuple[Found, ...]:
-    """Rule 3 at some sites whose outcome is one of four classes."""
-    offset = CLASSES[scenario]
-    found = []
-    for site in range(first, first + sites):
-        generator = np.random.default_rng([site, 4, round(1_000 * offset)])
-        sizes = _sizes(generator)
-        chance = 1 - softmax(1.5 * generator.standard_normal((sum(sizes), 4)), axis=1).max(axis=1)
-        wrong = (generator.random(len(chance)) < expit(logit(chance) + offset)).astype(float)
-        found.append(_judge(new_test("classes"), wrong, chance, sizes))
-    return tuple(found)
-
-
-def watch_numbers(scenario: str, first: int, sites: int) -> tuple[Found, ...]:
-    """Rule 3 at some sites whose outcome is a number."""
-    off, spread = NUMBERS[scenario]
-    found = []
-    for site in range(first, first + sites):
-        generator = np.random.default_rng([site, 5, round(1_000 * off), round(1_000 * spread)])
-        sizes = _sizes(generator)
-        outside = np.abs(off + spread * generator.standard_normal(sum(sizes))) > norm.ppf(0.975)
-        found.append(_judge(new_test("regression"), outside.astype(float), np.full(len(outside), 0.05), sizes))
-    return tuple(found)
-
-
-def _judge(test: RiskTest, y: NDArray[Any], chance: NDArray[Any], sizes: list[int]) -> Found:
-    """When rule 3 says caution, and when a rule that looks at each batch alone does."""
+def _watch_harm(site: int, rise: float) -> Alarms:
+    generator = np.random.default_rng([site, 2, round(1_000 * rise)])
+    target = _risks(generator, 1_000, 0.0)
+    state = begin_watch("simulated", "1", "", scale=None, made_for=_scored(np.zeros((1_000, 1)), *target))
+    assert state.review is not None
+    assert state.loss is not None
+    sizes = _sizes(generator)
+    risk, review = _risks(generator, sum(sizes), rise)
+    loss = relative_loss(risk, LEVEL)
+    path = np.logaddexp(state.review.path(review), state.loss.path(loss)) - np.log(2)
+    before = relative_loss(target[0], LEVEL)
     alone = [
-        abs((known - told).sum()) / np.sqrt((told * (1 - told)).sum())
-        for known, told in zip(_batches(y, sizes), _batches(chance, sizes), strict=True)
+        max(_standard_errors(a, before), _standard_errors(b, target[1]))
+        for a, b in zip(_batches(loss, sizes), _batches(review, sizes), strict=True)
     ]
-    return Found(_first_outcome(test, y, chance), _first_batch(alone, sizes))
+    return Alarms(_crossed(path, LINE), _first_batch(alone, sizes))
+
+
+def _watch_outcomes(site: int, offset: float, middle: float) -> Alarms:
+    generator = np.random.default_rng([site, 3, round(1_000 * offset)])
+    sizes = _sizes(generator)
+    risk, _ = _risks(generator, sum(sizes), 0.0, middle)
+    return _judge(new_test("binary"), generator.random(len(risk)) < expit(logit(risk) + offset), risk, sizes)
+
+
+def _watch_classes(site: int, offset: float) -> Alarms:
+    generator = np.random.default_rng([site, 4, round(1_000 * offset)])
+    sizes = _sizes(generator)
+    chance = 1 - softmax(1.5 * generator.standard_normal((sum(sizes), 4)), axis=1).max(axis=1)
+    return _judge(new_test("classes"), generator.random(len(chance)) < expit(logit(chance) + offset), chance, sizes)
+
+
+def _watch_numbers(site: int, off: float, spread: float) -> Alarms:
+    generator = np.random.default_rng([site, 5, round(1_000 * off), round(1_000 * spread)])
+    sizes = _sizes(generator)
+    outside = np.abs(off + spread * generator.standard_normal(sum(sizes))) > norm.ppf(0.975)
+    return _judge(new_test("regression"), outside, np.full(len(outside), 0.05), sizes)
+
+
+#: By name of the table: its caption, its scenarios, and how one site of a scenario is watched.
+RULES: Mapping[str, tuple[str, Mapping[str, tuple[Any, ...]], Callable[..., Alarms]]] = {
+    "further": ("Rule 1, further away than the targets were", PLACES, _watch_places),
+    "harm": ("Rule 2, harm without labels", RISES, _watch_harm),
+    "outcomes": ("Rule 3, known outcomes (caution line)", OFFSETS, _watch_outcomes),
+    "classes": ("Rule 3, several classes (caution line)", CLASSES, _watch_classes),
+    "numbers": ("Rule 3, numbers (caution line)", NUMBERS, _watch_numbers),
+}
+
+
+def _judge(test: RiskTest, happened: NDArray[Any], chance: NDArray[Any], sizes: list[int]) -> Alarms:
+    """When rule 3 says caution, and when a rule that looks at each batch alone does."""
+    y = happened.astype(float)
+    alone = [
+        abs((known - expected).sum()) / np.sqrt((expected * (1 - expected)).sum())
+        for known, expected in zip(_batches(y, sizes), _batches(chance, sizes), strict=True)
+    ]
+    return Alarms(_first_outcome(test, y, chance), _first_batch(alone, sizes))
 
 
 def _first_outcome(test: RiskTest, y: NDArray[Any], risk: NDArray[Any]) -> int | None:
-    """After how many known outcomes rule 3 says caution; found by halving, since its peak never falls."""
-    low, high = 1, len(y)
-    if test.add(y, risk).peak < np.log(CAUTION_LINE):
-        return None
-    while low < high:
-        middle = (low + high) // 2
-        if test.add(y[:middle], risk[:middle]).peak >= np.log(CAUTION_LINE):
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-def _begin(source: Cohort, target: Cohort) -> WatchState:
-    scale = freeze_scale(source, target, "logistic")
-    risk = np.full(len(target), 0.1)
-    return begin_watch("simulated", "1", "", scale=scale, made_for=_scored(target.X, risk, np.zeros(len(target))))
+    """After how many known outcomes rule 3 says caution; searched by halving, since its peak never falls."""
+    counts = range(1, len(y) + 1)
+    place = bisect_left(counts, np.log(CAUTION_LINE), key=lambda count: test.add(y[:count], risk[:count]).peak)
+    return counts[place] if place < len(counts) else None
 
 
 def _scored(X: NDArray[Any], risk: NDArray[Any], review: NDArray[Any]) -> ScoredPatients:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import expit, log_expit
 
-from benchmarks.families import extrapolation, toy
-from tdrop.base import Cohort
+from benchmarks.problems import extrapolation, toy
+from tdrop.base import Cohort, Doubles, Floats
 from tdrop.data import simulated_cohort
 
-__all__ = ["extrapolation", "no_overlap", "no_shift", "prostate", "toy_regression"]
+__all__ = ["above_oracle", "curved", "extrapolation", "no_overlap", "no_shift", "prostate", "toy_regression"]
 
 
 def toy_regression(seed: int) -> tuple[Cohort, Cohort]:
@@ -29,6 +30,22 @@ def no_shift(rows: int, *, seed: int, features: int = 5) -> tuple[Cohort, Cohort
 def no_overlap(rows: int, *, seed: int, features: int = 5) -> tuple[Cohort, Cohort]:
     """Two sites whose first feature lies twelve standard deviations apart."""
     return _normals(rows, 0.0, seed, features, "here"), _normals(rows, 12.0, seed + 1, features, "there")
+
+
+def curved(rows: int, *, seed: int) -> tuple[Cohort, Doubles]:
+    """Labelled patients whose log odds (rows,) are a curved function of five of eight features."""
+    generator = np.random.default_rng([seed, 78])
+    X = generator.normal(size=(rows, 8))
+    log_odds = 1.5 * (np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + np.cos(2 * X[:, 3]) + 0.5 * X[:, 4])
+    y = (generator.random(rows) < expit(log_odds)).astype(np.float32)
+    return Cohort("curved", np.arange(rows), tuple(f"x{i}" for i in range(8)), X.astype(np.float32), y), log_odds
+
+
+def above_oracle(risk: Floats, log_odds: Doubles) -> float:
+    """Mean log loss of risks (rows,) minus that of the true ones, in expectation over the outcomes."""
+    p, r = expit(log_odds), np.clip(risk.astype(np.float64), 1e-7, 1 - 1e-7)
+    gaps = p * (log_expit(log_odds) - np.log(r)) + (1 - p) * (log_expit(-log_odds) - np.log1p(-r))
+    return float(gaps.mean())
 
 
 def _normals(rows: int, mean: float, seed: int, features: int, site: str) -> Cohort:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.problems import Problem, draw
-from benchmarks.table_one import methods_table
-from benchmarks.training import ORACLE, fit_fixed
-from benchmarks.units import Options
+from benchmarks.table_one import ORACLE, fit_methods, methods_table
 from tdrop.evaluate import Evaluation
 from tdrop.evaluate.records import Row
 
@@ -34,12 +32,10 @@ def test_the_table_says_on_whom_and_what_the_paper_printed(evaluation):
     assert table.rows[1]["error left, 20% referred by sd"] == 0.1
 
 
-def test_fixed_settings_reach_the_fit_and_members_answer_together(tmp_path):
-    small = {"hidden": [4], "steps": 1}
-    methods = {"mlp": small, "logistic_regression": {"refits": 3}}
-    options = Options(quick=True, home=tmp_path, processes=0)
-    fits = fit_fixed(options, "extrapolation 1", methods, seeds=2, passes=2, members=("mlp", "logistic_regression"))
-    assert {name: len(own) for name, own in fits.items()} == {"mlp": 2, "logistic_regression": 2, "committee": 2}
-    assert fits["logistic_regression"][0].passes == 3
-    mean = (fits["mlp"][0].mean + fits["logistic_regression"][0].mean) / 2
-    assert fits["committee"][0].mean == pytest.approx(mean, abs=1e-5)
+def test_settings_reach_the_fit_and_members_answer_together():
+    methods = {"mlp": {"hidden": [4], "steps": 1}, "logistic_regression": {"refits": 3}}
+    fits = fit_methods("curved 400", True, methods, members=tuple(methods), seed=0, passes=2)
+    assert list(fits) == ["mlp", "logistic_regression", "committee"]
+    assert fits["logistic_regression"].passes == 3
+    mean = (fits["mlp"].mean + fits["logistic_regression"].mean) / 2
+    assert fits["committee"].mean == pytest.approx(mean, abs=1e-5)

@@ -17,24 +17,33 @@ from benchmarks.transfer_fits import (
     PLACEBOS,
     SOURCE_AS_TARGET,
     TEMPERATURE,
-    Measurement,
-    Scored,
     measure_rows,
     measure_sides,
 )
-from benchmarks.transfers import fit_tau, fixed_tables, forecast_tables, gain_table, misses, regret_table
-from tdrop.forecast import ESTIMATORS
+from benchmarks.transfers import fit_tau, fixed_tables, forecast_tables, frame_of, gain_table, regret_table
+from tdrop.forecast import ESTIMATORS, QUANTITIES
 
 
 def measured(chosen, seen=0.7):
-    figures = {"a": (0.70, 0.20), "b": (0.80, 0.15), "mlp": (0.99, 0.01)}
-    forecast = (dict.fromkeys(ESTIMATORS, 0.7), (0.7,) * 5, (0.01,) * 5, (seen,) * 5, 0.02)
-    scores = {name: Scored(name != "mlp", None, None, *pair, 0.1, {}, {}, *forecast) for name, pair in figures.items()}
-    return Measurement("go", None, None, scores, {"importance_weighted": chosen})
+    figures = {"tdnr": (0.70, 0.20), "ensemble": (0.80, 0.15), "mlp": (0.99, 0.01)}
+    numbers = {f"AUROC by {estimator}": 0.7 for estimator in ESTIMATORS} | {"chance": 0.02, "verdict": "go"}
+    for quantity in QUANTITIES:
+        numbers |= {f"{quantity}, forecast": 0.7, f"{quantity}, sampling": 0.01, f"{quantity}, observed": seen}
+    return [
+        {
+            **numbers,
+            "method": name,
+            "candidate": name != "mlp",
+            "AUROC": auroc,
+            "log loss": loss,
+            "rules": ["importance_weighted"] if name == chosen else [],
+        }
+        for name, (auroc, loss) in figures.items()
+    ]
 
 
 def test_regret_is_what_the_best_candidate_does_better():
-    table = regret_table({("third", "x"): measured("a"), ("fourth", "y"): measured("b")})
+    table = regret_table(frame_of({("third", "x"): measured("tdnr"), ("fourth", "y"): measured("ensemble")}))
     rows = {row["family"]: row for row in table.rows}
     assert (rows["third"]["AUROC regret"].value, rows["third"]["log-loss regret"].value) == pytest.approx((0.1, 0.05))
     assert rows["fourth"]["AUROC regret"].value == 0
@@ -43,24 +52,16 @@ def test_regret_is_what_the_best_candidate_does_better():
     assert rows["third to fifth, not stopped"]["n"] == 2
 
 
-def test_gains_are_those_of_tuning_of_a_temperature_and_over_logistic_regression():
-    one = measured("a").scores["a"]
-    better = dict.fromkeys(MEASURES, 0.3)
-    tuned = replace(one, at_target=better, at_default={**better, "log loss": 0.5}, log_loss=0.3, log_loss_tempered=0.2)
-    scores = {"tdnr": tuned, "logistic_regression": replace(one, log_loss=0.4)}
-    table = gain_table({("third", "x"): Measurement("go", None, None, scores, {})})
-    row = next(row for row in table.rows if row["method"] == "TDNR")
-    gains = [row[name].value for name in list(row)[3:8]]
-    assert gains == pytest.approx([-0.2, 0.0, -0.1, -0.1, 0.0])
-    assert row["temperature, median"] == pytest.approx(-0.1)
+def test_gains_are_those_over_logistic_regression():
+    reference = {**measured("tdnr")[0], "method": "logistic_regression", "AUROC": 0.6, "log loss": 0.3}
+    table = gain_table(frame_of({("third", "x"): [*measured("tdnr"), reference]}))
+    row = next(row for row in table.rows if row["method"] == "MLP")
+    assert (row["log loss"].value, row["AUROC"].value) == pytest.approx((-0.29, 0.39))
 
 
 def test_tau_is_fitted_without_the_transfer_at_hand():
-    tuned = {("third", "x"): measured("a"), ("third", "y"): measured("a", seen=0.9)}
-    (errors,), (spreads,) = misses(tuned, 0, without=("third", "y"))
-    assert errors.tolist() == [0.0, 0.0, 0.0]
-    assert spreads.tolist() == [0.01, 0.01, 0.01]
-    intervals = forecast_tables(tuned)[1].rows
+    tuned = {("third", "x"): measured("tdnr"), ("third", "y"): measured("tdnr", seen=0.9)}
+    intervals = forecast_tables(frame_of(tuned))[1].rows
     # Where tau comes from the easy transfer alone, the hard one is missed, and the other way round.
     assert [row["covered"].value for row in intervals] == [0.5] * 5
 
@@ -87,13 +88,14 @@ def test_labels_of_the_target_choose_and_forecast_nothing():
     first, second = (
         measure_sides(one, ("mc_dropout", "logistic_regression"), 1, quick=True) for one in (sides, turned)
     )
-    assert first.chosen == second.chosen
-    for name, score in first.scores.items():
-        assert score.importance_weighted == second.scores[name].importance_weighted
-        assert score.forecast == second.scores[name].forecast
-    own, other = (one.scores["logistic_regression"].auroc for one in (first, second))
-    assert own == pytest.approx(1 - other, abs=1e-6)
-    assert np.isfinite(own)
+    for row, other in zip(first, second, strict=True):
+        from_outcomes = {"AUROC", "log loss", "chance", "fit"} | {name for name in row if "observed" in name}
+        assert {name: row[name] for name in row.keys() - from_outcomes} == {
+            name: other[name] for name in other.keys() - from_outcomes
+        }
+    (own, other) = (next(row for row in rows if row["method"] == "logistic_regression") for rows in (first, second))
+    assert own["AUROC"] == pytest.approx(1 - other["AUROC"], abs=1e-6)
+    assert np.isfinite(own["AUROC"])
 
 
 def test_a_placebo_knows_nothing_of_where_the_target_is():

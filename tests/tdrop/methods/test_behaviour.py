@@ -16,7 +16,6 @@ import scenarios
 from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 
-from benchmarks.length import above_oracle, draw_patients
 from tdrop.base import Cohort, Fitted, Summary
 from tdrop.methods import build
 
@@ -169,7 +168,7 @@ def test_references_spread_less_with_more_rows(name):
 @pytest.mark.parametrize("name", ["mlp", "tdnr"])
 def test_a_curved_truth_of_a_thousand_patients_is_learnt_at_the_defaults(name):
     """Logistic regression is .21 above the oracle here; 62 steps, one for every 16 rows, left networks at .20."""
-    source, _ = draw_patients("curved", 1_000, 0)
-    others, log_odds = draw_patients("curved", 2_000, 1_000)
+    source, _ = scenarios.curved(1_000, seed=0)
+    others, log_odds = scenarios.curved(2_000, seed=1_000)
     risk = build(name).fit(source, others.unlabelled(), seed=0).summarise(others.X, 50, seed=0).mean
-    assert above_oracle(risk, log_odds) < 0.12
+    assert scenarios.above_oracle(risk, log_odds) < 0.12
