@@ -12,7 +12,8 @@ from flows.printer import Printer, repeat
 from flows.transfer import Transferred
 from tasks.audit import AUDIT, Audit, audit_forecast
 from tasks.errors import sanitize_errors, try_to_record
-from tasks.evaluate import evaluate_site, lock_models
+from tasks.evaluate import evaluate_site, find_labels, lock_models
+from tasks.evidence import fitted_propensity
 from tasks.labels import remember_labels
 from tasks.publish import publish_halt, write_report
 from tasks.recording import record_site
@@ -35,10 +36,10 @@ def audit_site(place: Place, site: str, labels: str) -> Transferred:
         refuse_altered_champion(place, site)
         fits, stages = run.trained.fits, run.stages
         models = lock_models.fn(resolved, stages.choice, fits)
+        fitted, file = fitted_propensity(place, stages.encoded), find_labels.fn(resolved, labels, needed=True)
+        tolerance = run.tolerance(resolved.contract)
         evaluation = evaluate_site.fn(
-            *(resolved, stages.encoded, stages.target, fits, models, run.settings.bootstrap, labels),
-            labels_needed=True,
-            tolerance=run.tolerance(resolved.contract),
+            resolved, stages.encoded, fitted, stages.target, fits, models, file, run.settings.bootstrap, tolerance
         )
         audit = audit_forecast(place, run, evaluation)
         remember_labels(place, site, Path(labels))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from prefect import get_run_logger
 from prefect.futures import PrefectFuture
@@ -14,17 +15,28 @@ from tasks.run import Trained
 from tasks.settings import TransferSettings
 from tasks.train import (
     FIRST_SEED,
-    fit_seed,
-    join_fits,
+    fit_model,
+    join_models,
     join_trials,
+    planned_as,
     planned_trials,
+    predict_patients,
+    rows_to_fit,
     score_out_of_fold,
+    shown_levels,
     tune_method,
 )
 from tdrop.base import FitError, TdropError, Unwritable, describe, used_up
 from tdrop.choose import Trial, mark_picked, pick_members, pick_place
 from tdrop.home import Ref, ResolvedSite, advance, expect, raise_if_interrupted, reach
 from tdrop.methods import COMMITTEE, SITE_INPUT
+
+Futures = Sequence[PrefectFuture[Ref]]
+#: The same tasks under a name of their own, where the target's unlabelled patients are left out.
+fit_without_target = fit_model.with_options(task_run_name="fit {method} without unlabelled patients seed {seed}")
+predict_without_target = predict_patients.with_options(
+    task_run_name="predict {method} without unlabelled patients seed {seed}"
+)
 
 
 def train(site: ResolvedSite, encoded: Ref, matching: Ref, settings: TransferSettings) -> Trained:
@@ -36,38 +48,39 @@ def train(site: ResolvedSite, encoded: Ref, matching: Ref, settings: TransferSet
         matching: The matched validation rows.
         settings: Methods, trials, seeds.
     """
-    trained = Trained()
+    trained, levels = Trained(), shown_levels(site)
     methods = settings.chosen_methods()
     expect(site.name, "tune", sum(len(planned_trials(method, settings)) for method in methods))
     # All methods are under way before the first is waited for; a method's refits follow its last trial.
     tuned = {method: tune_method.submit(site, encoded, matching, method, settings) for method in methods}
-    weighed = settings.criterion == "importance_weighted"
-    propensity = fitted_propensity(site, encoded) if weighed else None
-    refits: dict[str, list[PrefectFuture[Ref]]] = {}
+    propensity = fitted_propensity(site, encoded) if settings.criterion == "importance_weighted" else None
     tried: dict[str, Ref] = {}
+    models: dict[str, Futures] = {}
     ablations: dict[str, PrefectFuture[Ref]] = {}
+    folds: dict[str, Futures] = {}
     for method, future in tuned.items():
         ref = _pick(site.name, method, future, trained)
         if ref is None:
             continue
-        tried[method] = ref
-        # What a refit needs is the settings; sums of patients' losses stay in the store.
-        chosen = replace(trained.picked[method], losses=None, matched_losses=None)
-        refits[method] = [
-            fit_seed.submit(site, encoded, method, chosen, seed, settings) for seed in range(settings.seeds)
-        ]
-        if (ablation := without_target(chosen)) is not None:
-            # Shows what the target's unlabelled patients did.
-            purpose = "without unlabelled patients "
-            ablations[method] = fit_seed.submit(site, encoded, method, ablation, FIRST_SEED, settings, purpose)
+        tried[method], picked = ref, trained.picked[method]
+        rows = rows_to_fit(encoded, planned_as(picked, settings))
+        models[method] = [fit_model.submit(site, rows, method, picked.settings, seed) for seed in range(settings.seeds)]
         if propensity is not None:
-            refits[method].append(score_out_of_fold.submit(site, encoded, propensity, method, ref))
-    expect(site.name, "fit", sum(map(len, refits.values())))
-    for method, futures in refits.items():
-        refs = collect_fits(site.name, method, futures, trained)
+            folds[method] = [score_out_of_fold.submit(site, encoded, propensity, method, ref)]
+        if (without := without_target(picked)) is not None:
+            # Shows what the target's unlabelled patients did.
+            rows = rows_to_fit(encoded, planned_as(without, settings))
+            model: Any = fit_without_target.submit(site, rows, method, without.settings, FIRST_SEED)
+            ablations[method] = predict_without_target.submit(
+                site, encoded, model, method, FIRST_SEED, settings.passes, levels, picked.noise
+            )
+    expect(site.name, "fit", sum(2 * len(futures) + len(folds.get(name, ())) for name, futures in models.items()))
+    predicted = _predict_with(site, encoded, models, settings, trained)
+    for method, futures in predicted.items():
+        refs = collect_fits(site.name, method, [*futures, *folds.get(method, ())], trained)
         if refs is not None:
             trained.fits[method] = refs[: settings.seeds]
-            if weighed:
+            if method in folds:
                 trained.folds[method] = refs[-1]
     if not trained.fits:
         raise FitError(
@@ -83,6 +96,22 @@ def train(site: ResolvedSite, encoded: Ref, matching: Ref, settings: TransferSet
     return trained
 
 
+def _predict_with(
+    site: ResolvedSite, encoded: Ref, models: Mapping[str, Futures], settings: TransferSettings, trained: Trained
+) -> dict[str, Futures]:
+    """Lets every method's models predict the target's patients as soon as they are fitted."""
+    predicted: dict[str, Futures] = {}
+    for method, futures in models.items():
+        noise = trained.picked[method].noise
+        refs = collect_fits(site.name, method, futures, trained)
+        if refs is not None:
+            predicted[method] = [
+                predict_patients.submit(site, encoded, ref, method, seed, settings.passes, shown_levels(site), noise)
+                for seed, ref in enumerate(refs)
+            ]
+    return predicted
+
+
 def _form_committee(
     site: ResolvedSite,
     encoded: Ref,
@@ -94,15 +123,22 @@ def _form_committee(
 ) -> None:
     """Adds the committee to what was trained, as if it were one more method."""
     try:
-        trial = join_trials(site, encoded, matching, trials)
-        members = [{name: trained.fits[name][seed] for name in trials} for seed in range(settings.seeds)]
-        fits = [join_fits(site, encoded, fits, trial, seed, settings) for seed, fits in enumerate(members)]
-        folds = None if propensity is None else score_out_of_fold(site, encoded, propensity, COMMITTEE, trial)
+        joined = join_trials(site, encoded, matching, trials)
+        trial = joined.record(Trial, "trial.json")
+        models = [
+            join_models(site, {name: trained.fits[name][seed] for name in trials}, seed)
+            for seed in range(settings.seeds)
+        ]
+        fits = [
+            predict_patients(site, encoded, model, COMMITTEE, seed, settings.passes, shown_levels(site), trial.noise)
+            for seed, model in enumerate(models)
+        ]
+        folds = None if propensity is None else score_out_of_fold(site, encoded, propensity, COMMITTEE, joined)
     except Exception as error:
         raise_if_interrupted()
         _set_aside(site.name, COMMITTEE, error, trained)
         return
-    trained.picked[COMMITTEE] = replace(trial.record(Trial, "trial.json"), picked=True)
+    trained.picked[COMMITTEE] = replace(trial, picked=True)
     trained.trials[COMMITTEE] = [trained.picked[COMMITTEE]]
     trained.fits[COMMITTEE] = fits
     if folds is not None:
@@ -146,7 +182,7 @@ def _pick(site: str, method: str, future: PrefectFuture[list[Ref]], trained: Tra
     return refs[picked]
 
 
-def collect_fits(site: str, method: str, futures: Sequence[PrefectFuture[Ref]], trained: Trained) -> list[Ref] | None:
+def collect_fits(site: str, method: str, futures: Futures, trained: Trained) -> list[Ref] | None:
     """Results of all futures, or None when one of them failed."""
     refs, failures = [], []
     for future in futures:

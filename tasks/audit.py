@@ -45,7 +45,7 @@ from tdrop.forecast import (
     read_ledger,
     split_drop,
 )
-from tdrop.home import FORECAST, RISKS, Place, Ref, Store, load_pair, now
+from tdrop.home import FORECAST, RISKS, Place, Ref, ResolvedSite, Store, load_pair, now
 from tdrop.methods import build
 from tdrop.metrics import per_row_log_loss, per_row_loss
 from tdrop.shift import judge_known_outcomes
@@ -63,9 +63,15 @@ def entries(place: Place) -> tuple[LedgerEntry, ...]:
     return read_ledger(ledger_path(place))
 
 
-def seal(place: Place, site: str, models: str, chosen: str, forecast: Forecast) -> LedgerEntry:
-    """Writes a forecast down before any label is opened; one that is there already stands."""
-    return _append(place, LedgerEntry(0, now(), site, models, chosen, "", forecast=forecast))
+def seal_forecast(site: ResolvedSite, models: Ref, chosen: str, forecast: Forecast) -> None:
+    """Writes a forecast down before any label is opened; one that is there already stands.
+
+    A ledger that somebody changed costs the entry and not the site's report.
+    """
+    try:
+        _append(site.place, LedgerEntry(0, now(), site.name, models.digest, chosen, "", forecast=forecast))
+    except DataError as error:
+        logger.warning("site %s: the forecast was not sealed: %s", site.name, error)
 
 
 def answer(place: Place, sealed: LedgerEntry, labels: str, observations: tuple[Observation, ...]) -> LedgerEntry:

@@ -32,7 +32,6 @@ from tdrop.data import (
     FollowUp,
     LabelCounts,
     Labels,
-    label_fingerprint,
     read_labels,
     weigh_outcomes,
     write_patients,
@@ -46,7 +45,6 @@ from tdrop.home import (
     Place,
     ResolvedSite,
     digest_of,
-    file_digest,
     load_cohort,
     write_private,
 )
@@ -68,14 +66,6 @@ class OutcomeFile:
     path: str | None
     digest: str
     needed: bool
-
-
-def find_labels(site: ResolvedSite, path: str | None, needed: bool) -> OutcomeFile | None:
-    """The file given, or the one that the site names; None where there is none."""
-    if path is not None:
-        return OutcomeFile(path, file_digest(Path(path)), needed)
-    digest = label_fingerprint(site.site, **site.where)
-    return None if digest is None else OutcomeFile(None, digest, needed)
 
 
 @dataclass(frozen=True)

@@ -23,17 +23,6 @@ SWEEP = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 
 
 @dataclass(frozen=True)
-class Compared:
-    """The stages before training."""
-
-    source: Ref
-    target: Ref
-    encoded: Ref
-    shift: Ref
-    matching: Ref
-
-
-@dataclass(frozen=True)
 class Stages:
     """The stages of one site's run, one field each; its trials and fits are in `Trained`."""
 
@@ -73,6 +62,14 @@ class Trained:
     folds: dict[str, Ref] = field(default_factory=dict)
     ablations: dict[str, Ref] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+
+    def folds_with_risks(self) -> dict[str, Ref]:
+        """By method that was fitted, the stage with its out-of-fold risks, where these were kept."""
+        return {
+            method: self.folds[method]
+            for method in self.fits
+            if method in self.folds and (self.folds[method].path / RISKS).is_file()
+        }
 
     def in_order(self) -> Trained:
         """The same with methods in the paper's order, in which a report shows them; a file has them by the alphabet."""
@@ -129,7 +126,7 @@ class Run:
     @property
     def folds(self) -> dict[str, Ref]:
         """By method, the stage with its out-of-fold risks, where these were kept."""
-        return {method: ref for method, ref in self.trained.folds.items() if (ref.path / RISKS).is_file()}
+        return self.trained.folds_with_risks()
 
     def tolerance(self, contract: Contract) -> float:
         """By how much a prediction of a continuous outcome may be off before it counts as an error; 0 for others."""
