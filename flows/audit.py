@@ -15,7 +15,7 @@ from tasks.errors import sanitize_errors, try_to_record
 from tasks.evaluate import evaluate_site, find_labels, lock_models
 from tasks.evidence import fitted_propensity
 from tasks.labels import remember_labels
-from tasks.publish import publish_halt, write_report
+from tasks.publish import publish_halt, publish_index, write_report
 from tasks.recording import record_site
 from tasks.registry import refuse_altered_champion
 from tasks.run import last_run
@@ -46,6 +46,7 @@ def audit_site(place: Place, site: str, labels: str) -> Transferred:
         with tempfile.TemporaryDirectory(dir=place.site(site), prefix=".record-") as folder:
             report = write_report(place, run.with_evaluation(evaluation, audit), Path(folder))
             not_recorded = try_to_record(f"site '{site}'", record_site, place, report.record)
+        publish_index(place)
         publish_halt(place, site)
         tell_use(place, site, report.summary.use)
         return Transferred(report.summary, not_recorded=not_recorded)

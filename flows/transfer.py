@@ -369,8 +369,7 @@ def transfer_sites(
 ) -> dict[str, Transferred | SiteFailed]:
     """One flow run per site; where several are under way together, each in a thread of its own."""
     prepare_environment()
-    place = Place.at()
-    network = place.network()
+    network = Place.at().network()
     for site in sites:
         network.target(site)
     transfer = transfer_site if scheduler is None else transfer_site.with_options(task_runner=_dask_runner(scheduler))
@@ -387,9 +386,7 @@ def transfer_sites(
         assert isinstance(result, Transferred)
         return result
 
-    results = _for_each(transfer_or_explain, tuple(dict.fromkeys(sites)), at_once)
-    publish_index(place)
-    return results
+    return _for_each(transfer_or_explain, tuple(dict.fromkeys(sites)), at_once)
 
 
 def _dask_runner(scheduler: str) -> Any:

@@ -76,10 +76,9 @@ class Written:
 
 
 def write_report(place: Place, run: Run, folder: Path) -> Written:
-    """Writes the site's `latest/` and the index, and into `folder` the files of its record."""
+    """Writes the site's `latest/`, and into `folder` the files of its record."""
     data = assemble(place, run)
     write_latest(place, run, data)
-    publish_index(place)
     record = site_record(place, run, data, folder)
     withheld = record.tags.get(WITHHELD)
     shown = report_summary(leaving_data(place, run, data))

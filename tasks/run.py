@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 
 from tasks.settings import TransferSettings
@@ -98,7 +99,7 @@ class Run:
     trained: Trained
     stages: Stages
 
-    @property
+    @cached_property
     def choice(self) -> Choice:
         """The chosen method and why."""
         return self.stages.choice.record(Choice, "choice.json")
@@ -108,17 +109,17 @@ class Run:
         """The chosen method."""
         return self.choice.method
 
-    @property
+    @cached_property
     def shift(self) -> Shift:
         """How far the patients are from the source's, as judged before any outcome was read."""
         return self.stages.shift.record(Shift, "shift.json")
 
-    @property
+    @cached_property
     def evaluation(self) -> Evaluation:
         """How every method did."""
         return Evaluation.from_dict(self.stages.evaluation.json("evaluation.json"))
 
-    @property
+    @cached_property
     def predictions(self) -> Summary:
         """What the chosen method's first seed, which patients are told, predicts for them."""
         return load_summary(self.trained.fits[self.chosen][0].path / PREDICTIONS)
