@@ -5,7 +5,7 @@ Nothing before `evaluate_site` reads a label of the target, and it demands the l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,11 +22,11 @@ from tasks.evidence import (
     load_predictions,
     unlike_patients,
 )
-from tasks.labels import OutcomeFile, open_or_refuse
+from tasks.labels import OutcomeFile, measure_methods, open_or_refuse
+from tasks.run import Fits
 from tdrop.base import LeakError, write_json, write_record
 from tdrop.choose import Criterion, FoldScore, Score, Trial, make_choice
-from tdrop.data import CensoringModel, label_fingerprint, subgroups_of
-from tdrop.evaluate import evaluate_methods
+from tdrop.data import label_fingerprint
 from tdrop.forecast import forecast_kinds, forecast_methods, measure_influence
 from tdrop.home import (
     FORECAST,
@@ -45,7 +45,6 @@ from tdrop.home import (
 from tdrop.methods import have_samples
 
 MODELS = "models.json"
-Fits = Mapping[str, Sequence[Ref]]
 
 
 @task(task_run_name="choose {site.name}", cache_policy=NO_CACHE)
@@ -159,22 +158,6 @@ def evaluate_site(
         )
     cohort = load_cohort(encoded.path / TARGET)
     known = None if labels is None else open_or_refuse(site, folder, cohort, labels)
-    frame = pd.read_parquet(target.path / FRAME)
-    evaluation = compute(
-        evaluate_methods,
-        site.name,
-        load_predictions(fits),
-        None if known is None else known.y,
-        site.site.decision,
-        seeds=range(max(map(len, fits.values()))),
-        subgroups=subgroups_of(frame, site.contract),
-        bootstrap=bootstrap,
-        unlike=unlike_patients(fitted),
-        persons=cohort.persons,
-        weight=None if known is None else known.weight,
-        tolerance=tolerance,
-        censoring=None
-        if known is None or known.follow_up is None
-        else CensoringModel(known.follow_up, cohort.X, cohort.persons),
-    )
+    frame, unlike = pd.read_parquet(target.path / FRAME), unlike_patients(fitted)
+    evaluation = measure_methods(site, load_predictions(fits), cohort, known, frame, unlike, bootstrap, tolerance)
     write_json(folder / "evaluation.json", evaluation.to_dict())

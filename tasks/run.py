@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,10 @@ RUN = "run.json"
 EARLIER = "earlier_report.html"
 #: Interval levels kept of every prediction: the paper sweeps 50 to 99%.
 SWEEP = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+
+
+#: By method, one fit per seed.
+Fits = Mapping[str, Sequence[Ref]]
 
 
 @dataclass(frozen=True)

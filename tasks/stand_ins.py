@@ -9,16 +9,14 @@ import numpy as np
 import pandas as pd
 
 from tasks.audit import AUDIT, Audit, observe
-from tasks.evaluate import Fits
 from tasks.evidence import SEED, fitted_propensity, load_predictions, unlike_patients
 from tasks.gather import moved_risks
-from tasks.labels import OUTCOMES, KnownLabels
-from tasks.run import Run
+from tasks.labels import OUTCOMES, KnownLabels, measure_methods
+from tasks.run import Fits, Run
 from tdrop.base import Floats, Indices, write_json, write_record
-from tdrop.data import CensoringModel, subgroups_of
 from tdrop.disclosure import disclose, disclose_evaluation, limit, pick_stand_ins
-from tdrop.evaluate import Evaluation, evaluate_methods
-from tdrop.home import FRAME, Place, Ref, ResolvedSite, compute, keyed, load_pair, site_stage
+from tdrop.evaluate import Evaluation
+from tdrop.home import FRAME, Place, Ref, ResolvedSite, keyed, load_pair, site_stage
 from tdrop.report import ReportData
 from tdrop.shift import (
     Ground,
@@ -74,23 +72,9 @@ def counted_again(
     # Whoever is counted twice is one person, in the folds of a classifier and in the resamples of an interval.
     patients = everybody.take(rows)
     patients = replace(patients, persons=rows if patients.persons is None else patients.persons)
-    numbers = compute(
-        evaluate_methods,
-        site.name,
-        {method: [one.take(rows) for one in seeds] for method, seeds in load_predictions(fits).items()},
-        None if known is None else known.y,
-        site.site.decision,
-        seeds=range(max(map(len, fits.values()))),
-        subgroups=subgroups_of(frame.iloc[rows].reset_index(drop=True), site.contract),
-        bootstrap=bootstrap,
-        unlike=None if unlike is None else unlike[rows],
-        persons=patients.persons,
-        weight=None if known is None else known.weight,
-        tolerance=tolerance,
-        censoring=None
-        if known is None or known.follow_up is None
-        else CensoringModel(known.follow_up, patients.X, patients.persons),
-    )
+    predictions = {method: [one.take(rows) for one in seeds] for method, seeds in load_predictions(fits).items()}
+    frame, unlike = frame.iloc[rows].reset_index(drop=True), None if unlike is None else unlike[rows]
+    numbers = measure_methods(site, predictions, patients, known, frame, unlike, bootstrap, tolerance)
     write_json(folder / "evaluation.json", numbers.to_dict())
     like = propensity(source, patients, seed=SEED) if min(len(source), len(patients)) >= 2 else None
     write_record(folder / "shift.json", estimate_shift(source, patients, seed=SEED, fitted=like))
