@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from prefect import get_run_logger
@@ -39,6 +39,23 @@ predict_without_target = predict_patients.with_options(
 )
 
 
+@dataclass(frozen=True)
+class _Refits:
+    """What was started for a method after its tuning.
+
+    Attributes:
+        trial: The stage of the picked trial.
+        models: One fit per seed.
+        folds: Its out-of-fold scores; empty where the criterion needs none.
+        ablation: The first seed without the target's unlabelled patients; None where they were not used.
+    """
+
+    trial: Ref
+    models: Futures
+    folds: Futures
+    ablation: PrefectFuture[Ref] | None
+
+
 def train(site: ResolvedSite, encoded: Ref, matching: Ref, settings: TransferSettings) -> Trained:
     """Gives every method the same trials, refits the picked one per seed, scores it out of fold, and forms a committee.
 
@@ -48,66 +65,67 @@ def train(site: ResolvedSite, encoded: Ref, matching: Ref, settings: TransferSet
         matching: The matched validation rows.
         settings: Methods, trials, seeds.
     """
-    trained, levels = Trained(), shown_levels(site)
-    methods = settings.chosen_methods()
+    trained, methods = Trained(), settings.chosen_methods()
     expect(site.name, "tune", sum(len(planned_trials(method, settings)) for method in methods))
     # All methods are under way before the first is waited for; a method's refits follow its last trial.
     tuned = {method: tune_method.submit(site, encoded, matching, method, settings) for method in methods}
     propensity = fitted_propensity(site, encoded) if settings.criterion == "importance_weighted" else None
-    tried: dict[str, Ref] = {}
-    models: dict[str, Futures] = {}
-    ablations: dict[str, PrefectFuture[Ref]] = {}
-    folds: dict[str, Futures] = {}
+    refits = {}
     for method, future in tuned.items():
-        ref = _pick(site.name, method, future, trained)
-        if ref is None:
-            continue
-        tried[method], picked = ref, trained.picked[method]
-        rows = rows_to_fit(encoded, planned_as(picked, settings))
-        models[method] = [fit_model.submit(site, rows, method, picked.settings, seed) for seed in range(settings.seeds)]
-        if propensity is not None:
-            folds[method] = [score_out_of_fold.submit(site, encoded, propensity, method, ref)]
-        if (without := without_target(picked)) is not None:
-            # Shows what the target's unlabelled patients did.
-            rows = rows_to_fit(encoded, planned_as(without, settings))
-            model: Any = fit_without_target.submit(site, rows, method, without.settings, FIRST_SEED)
-            ablations[method] = predict_without_target.submit(
-                site, encoded, model, method, FIRST_SEED, settings.passes, levels, picked.noise
-            )
-    expect(site.name, "fit", sum(2 * len(futures) + len(folds.get(name, ())) for name, futures in models.items()))
-    predicted = _predict_with(site, encoded, models, settings, trained)
+        trial = _pick(site.name, method, future, trained)
+        if trial is not None:
+            refits[method] = _refit(site, encoded, propensity, trial, trained.picked[method], settings)
+    expect(site.name, "fit", sum(2 * len(refit.models) + len(refit.folds) for refit in refits.values()))
+    predicted = _predict_with(site, encoded, refits, settings, trained)
     for method, futures in predicted.items():
-        refs = collect_fits(site.name, method, [*futures, *folds.get(method, ())], trained)
+        refs = collect_fits(site.name, method, [*futures, *refits[method].folds], trained)
         if refs is not None:
             trained.fits[method] = refs[: settings.seeds]
-            if method in folds:
+            if refits[method].folds:
                 trained.folds[method] = refs[-1]
     if not trained.fits:
         raise FitError(
             f"site '{site.name}': every method failed, the first with: {next(iter(trained.failed.values()))}"
         )
-    _collect_ablations(site.name, ablations, trained)
+    _collect_ablations(site.name, refits, trained)
     if settings.committee:
         members = pick_members(score_methods(trained.picked, trained.folds), criterion=settings.criterion)
         if members:
-            _form_committee(
-                site, encoded, matching, propensity, settings, {name: tried[name] for name in members}, trained
-            )
+            trials = {name: refits[name].trial for name in members}
+            _form_committee(site, encoded, matching, propensity, settings, trials, trained)
     return trained
 
 
+def _refit(
+    site: ResolvedSite, encoded: Ref, propensity: Ref | None, trial: Ref, picked: Trial, settings: TransferSettings
+) -> _Refits:
+    """Starts the fits of a method's picked settings, and once more without the target's unlabelled patients."""
+    method = picked.method
+    rows = rows_to_fit(encoded, planned_as(picked, settings))
+    models = [fit_model.submit(site, rows, method, picked.settings, seed) for seed in range(settings.seeds)]
+    folds = [] if propensity is None else [score_out_of_fold.submit(site, encoded, propensity, method, trial)]
+    ablation = None
+    if (without := without_target(picked)) is not None:
+        rows = rows_to_fit(encoded, planned_as(without, settings))
+        model: Any = fit_without_target.submit(site, rows, method, without.settings, FIRST_SEED)
+        ablation = predict_without_target.submit(
+            site, encoded, model, method, FIRST_SEED, settings.passes, shown_levels(site), picked.noise
+        )
+    return _Refits(trial, models, folds, ablation)
+
+
 def _predict_with(
-    site: ResolvedSite, encoded: Ref, models: Mapping[str, Futures], settings: TransferSettings, trained: Trained
+    site: ResolvedSite, encoded: Ref, refits: Mapping[str, _Refits], settings: TransferSettings, trained: Trained
 ) -> dict[str, Futures]:
     """Lets every method's models predict the target's patients as soon as they are fitted."""
     predicted: dict[str, Futures] = {}
-    for method, futures in models.items():
+    for method, refit in refits.items():
         noise = trained.picked[method].noise
-        refs = collect_fits(site.name, method, futures, trained)
-        if refs is not None:
+        models = collect_fits(site.name, method, refit.models, trained)
+        if models is not None:
             predicted[method] = [
-                predict_patients.submit(site, encoded, ref, method, seed, settings.passes, shown_levels(site), noise)
-                for seed, ref in enumerate(refs)
+                predict_patients.submit(site, encoded, model, method, seed, settings.passes, shown_levels(site), noise)
+                for seed, model in enumerate(models)
             ]
     return predicted
 
@@ -145,10 +163,12 @@ def _form_committee(
         trained.folds[COMMITTEE] = folds
 
 
-def _collect_ablations(site: str, futures: Mapping[str, PrefectFuture[Ref]], trained: Trained) -> None:
-    for method in [method for method in futures if method in trained.fits]:
+def _collect_ablations(site: str, refits: Mapping[str, _Refits], trained: Trained) -> None:
+    for method in trained.fits:
+        if (ablation := refits[method].ablation) is None:
+            continue
         try:
-            trained.ablations[method] = futures[method].result()
+            trained.ablations[method] = ablation.result()
         except Exception as error:  # a figure is lost, and no method
             raise_if_interrupted()
             if isinstance(error, Unwritable):
