@@ -12,9 +12,10 @@ from flows.printer import Printer, repeat
 from flows.transfer import Transferred
 from tasks.audit import AUDIT, Audit, audit_forecast
 from tasks.errors import sanitize_errors, try_to_record
-from tasks.evaluate import evaluate_site, lock_models
+from tasks.evaluate import evaluate_site, find_labels, lock_models
+from tasks.evidence import fitted_propensity
 from tasks.labels import remember_labels
-from tasks.publish import publish_halt, write_report
+from tasks.publish import publish_halt, publish_index, write_report
 from tasks.recording import record_site
 from tasks.registry import refuse_altered_champion
 from tasks.run import last_run
@@ -35,16 +36,17 @@ def audit_site(place: Place, site: str, labels: str) -> Transferred:
         refuse_altered_champion(place, site)
         fits, stages = run.trained.fits, run.stages
         models = lock_models.fn(resolved, stages.choice, fits)
+        fitted, file = fitted_propensity(place, stages.encoded), find_labels.fn(resolved, labels, needed=True)
+        tolerance = run.tolerance(resolved.contract)
         evaluation = evaluate_site.fn(
-            *(resolved, stages.encoded, stages.target, fits, models, run.settings.bootstrap, labels),
-            labels_needed=True,
-            tolerance=run.tolerance(resolved.contract),
+            resolved, stages.encoded, fitted, stages.target, fits, models, file, run.settings.bootstrap, tolerance
         )
         audit = audit_forecast(place, run, evaluation)
         remember_labels(place, site, Path(labels))
         with tempfile.TemporaryDirectory(dir=place.site(site), prefix=".record-") as folder:
             report = write_report(place, run.with_evaluation(evaluation, audit), Path(folder))
             not_recorded = try_to_record(f"site '{site}'", record_site, place, report.record)
+        publish_index(place)
         publish_halt(place, site)
         tell_use(place, site, report.summary.use)
         return Transferred(report.summary, not_recorded=not_recorded)

@@ -28,6 +28,7 @@ from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
 from tdrop.base import ContractError, TdropError, UsageError, counted
 from tdrop.contracts import Network, Site
+from tdrop.home import write_private
 
 FILE = Path("prefect.yaml")
 FLOW, ENTRYPOINT = "transfer-site", "flows.transfer.transfer_site"
@@ -89,6 +90,16 @@ class Deployments:
     rehearsals: tuple[str, ...]
     gone: tuple[str, ...]
 
+    @property
+    def by_flow(self) -> dict[str, tuple[str, ...]]:
+        """By flow, the names of its deployments."""
+        return {FLOW: self.sites, WATCH_FLOW: self.watches, REHEARSAL_FLOW: self.rehearsals}
+
+    def to_json(self) -> dict[str, object]:
+        """What `--json` prints of it."""
+        names = ("sites", "watches", "rehearsals", "gone")
+        return {"file": str(FILE), **{name: list(getattr(self, name)) for name in names}}
+
 
 def plan_file(existing: str, network: Network, contracts: str, *, remove: bool) -> Deployments:
     """Writes the text of a `prefect.yaml` from the sites.
@@ -143,20 +154,17 @@ def _read(existing: str) -> dict[str, Any]:
 
 
 def _entry(network: Network, site: Site, contracts: str, existing: Entry) -> Entry:
-    """A site's deployment; parameters and work pool that a person set are kept."""
+    """A site's deployment."""
+    tags = [f"site:{site.name}", f"table:{site.table}"]
+    tags += [f"source:{source.name}" for source in network.sources_of(site)]
     return {
         "name": site.name,
         "description": f"Transfer to {site.title}",
         "entrypoint": ENTRYPOINT,
         "parameters": {**_kept_parameters(existing), "site": site.name},
-        "schedules": [] if site.schedule is None else [{"cron": site.schedule}],
-        "tags": [
-            *(TAG, f"site:{site.name}", f"table:{site.table}"),
-            *(f"source:{source.name}" for source in network.sources_of(site)),
-            *(["simulated"] if site.simulated else []),
-        ],
-        "concurrency_limit": {"limit": 1, "collision_strategy": "ENQUEUE"},
-        "work_pool": _work_pool(existing.get("work_pool") or {"name": POOL}, contracts),
+        "schedules": _schedules(site.schedule),
+        "tags": [TAG, *tags, *(["simulated"] if site.simulated else [])],
+        **_where_it_runs(contracts, existing),
     }
 
 
@@ -168,7 +176,7 @@ def _watch_entry(network: Network, site: Site, contracts: str, existing: Entry) 
         "name": f"{site.name}{WATCH_ENDING}",
         "description": f"Watch of the model at {site.title}",
         "entrypoint": WATCH_ENTRYPOINT,
-        "schedules": [] if site.batches.schedule is None else [{"cron": site.batches.schedule}],
+        "schedules": _schedules(site.batches.schedule),
     }
 
 
@@ -181,9 +189,12 @@ def _rehearsal_entry(name: str, table: str, contracts: str, existing: Entry) -> 
         "parameters": {**_kept_parameters(existing), "table": table},
         "schedules": existing.get("schedules") or [],
         "tags": [TAG, f"table:{table}"],
-        "concurrency_limit": {"limit": 1, "collision_strategy": "ENQUEUE"},
-        "work_pool": _work_pool(existing.get("work_pool") or {"name": POOL}, contracts),
+        **_where_it_runs(contracts, existing),
     }
+
+
+def _schedules(cron: str | None) -> list[dict[str, str]]:
+    return [] if cron is None else [{"cron": cron}]
 
 
 def _kept_parameters(existing: Entry) -> dict[str, Any]:
@@ -191,11 +202,38 @@ def _kept_parameters(existing: Entry) -> dict[str, Any]:
     return {name: value for name, value in (existing.get("parameters") or {}).items() if name != "contracts"}
 
 
-def _work_pool(pool: Mapping[str, Any], contracts: str) -> dict[str, Any]:
-    """A work pool whose runs find the contracts in their environment."""
+def _where_it_runs(contracts: str, existing: Entry) -> Entry:
+    """One run at a time, on the pool that a person set or on ours; runs find the contracts in their environment."""
+    pool = existing.get("work_pool") or {"name": POOL}
     variables = pool.get("job_variables") or {}
     environment = {**(variables.get("env") or {}), CONTRACTS: contracts}
-    return {**pool, "job_variables": {**variables, "env": environment}}
+    return {
+        "concurrency_limit": {"limit": 1, "collision_strategy": "ENQUEUE"},
+        "work_pool": {**pool, "job_variables": {**variables, "env": environment}},
+    }
+
+
+def write_file(network: Network, contracts: str, *, remove: bool) -> tuple[Deployments, bool]:
+    """Writes `prefect.yaml` from the sites; returns what it holds, and whether it changed."""
+    existing = FILE.read_text(encoding="utf-8") if FILE.is_file() else ""
+    planned = plan_file(existing, network, contracts, remove=remove)
+    if planned.text != existing:
+        write_private(FILE.absolute(), planned.text)
+        FILE.chmod(0o644)
+    return planned, planned.text != existing
+
+
+def deploy_to_server(planned: Deployments, at_once: int | None, notify: str | None, *, remove: bool) -> int:
+    """Brings the server in line with the file; returns how many runs may run at the same time."""
+    with get_client(sync_client=True) as client:
+        if notify is not None:
+            # First, because a block that is not there is the user's to correct.
+            keep_automation(client, notify)
+        limit = ensure_pool(client, at_once)
+        deploy_file([name for names in planned.by_flow.values() for name in names])
+        for name in planned.gone if remove else ():
+            delete_deployment(client, name)
+    return limit
 
 
 def ensure_pool(client: SyncPrefectClient, at_once: int | None) -> int:
@@ -270,7 +308,7 @@ def _find_block(client: SyncPrefectClient, block: str) -> Any:
 def delete_deployment(client: SyncPrefectClient, name: str) -> int:
     """Removes a deployment of ours from the server; returns how many there were."""
     removed = 0
-    for flow in (FLOW, WATCH_FLOW):
+    for flow in (FLOW, WATCH_FLOW, REHEARSAL_FLOW):
         with suppress(ObjectNotFound):
             client.delete_deployment(client.read_deployment_by_name(f"{flow}/{name}").id)
             removed += 1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 from prefect import get_run_logger
 from prefect.futures import PrefectFuture
@@ -14,17 +15,45 @@ from tasks.run import Trained
 from tasks.settings import TransferSettings
 from tasks.train import (
     FIRST_SEED,
-    fit_seed,
-    join_fits,
+    fit_model,
+    join_models,
     join_trials,
+    planned_as,
     planned_trials,
+    predict_patients,
+    rows_to_fit,
     score_out_of_fold,
+    shown_levels,
     tune_method,
 )
 from tdrop.base import FitError, TdropError, Unwritable, describe, used_up
 from tdrop.choose import Trial, mark_picked, pick_members, pick_place
 from tdrop.home import Ref, ResolvedSite, advance, expect, raise_if_interrupted, reach
 from tdrop.methods import COMMITTEE, SITE_INPUT
+
+Futures = Sequence[PrefectFuture[Ref]]
+#: The same tasks under a name of their own, where the target's unlabelled patients are left out.
+fit_without_target = fit_model.with_options(task_run_name="fit {method} without unlabelled patients seed {seed}")
+predict_without_target = predict_patients.with_options(
+    task_run_name="predict {method} without unlabelled patients seed {seed}"
+)
+
+
+@dataclass(frozen=True)
+class _Refits:
+    """What was started for a method after its tuning.
+
+    Attributes:
+        trial: The stage of the picked trial.
+        models: One fit per seed.
+        folds: Its out-of-fold scores; empty where the criterion needs none.
+        ablation: The first seed without the target's unlabelled patients; None where they were not used.
+    """
+
+    trial: Ref
+    models: Futures
+    folds: Futures
+    ablation: PrefectFuture[Ref] | None
 
 
 def train(site: ResolvedSite, encoded: Ref, matching: Ref, settings: TransferSettings) -> Trained:
@@ -36,51 +65,69 @@ def train(site: ResolvedSite, encoded: Ref, matching: Ref, settings: TransferSet
         matching: The matched validation rows.
         settings: Methods, trials, seeds.
     """
-    trained = Trained()
-    methods = settings.chosen_methods()
+    trained, methods = Trained(), settings.chosen_methods()
     expect(site.name, "tune", sum(len(planned_trials(method, settings)) for method in methods))
     # All methods are under way before the first is waited for; a method's refits follow its last trial.
     tuned = {method: tune_method.submit(site, encoded, matching, method, settings) for method in methods}
-    weighed = settings.criterion == "importance_weighted"
-    propensity = fitted_propensity(site, encoded) if weighed else None
-    refits: dict[str, list[PrefectFuture[Ref]]] = {}
-    tried: dict[str, Ref] = {}
-    ablations: dict[str, PrefectFuture[Ref]] = {}
+    propensity = fitted_propensity(site, encoded) if settings.criterion == "importance_weighted" else None
+    refits = {}
     for method, future in tuned.items():
-        ref = _pick(site.name, method, future, trained)
-        if ref is None:
-            continue
-        tried[method] = ref
-        # What a refit needs is the settings; sums of patients' losses stay in the store.
-        chosen = replace(trained.picked[method], losses=None, matched_losses=None)
-        refits[method] = [
-            fit_seed.submit(site, encoded, method, chosen, seed, settings) for seed in range(settings.seeds)
-        ]
-        if (ablation := without_target(chosen)) is not None:
-            # Shows what the target's unlabelled patients did.
-            purpose = "without unlabelled patients "
-            ablations[method] = fit_seed.submit(site, encoded, method, ablation, FIRST_SEED, settings, purpose)
-        if propensity is not None:
-            refits[method].append(score_out_of_fold.submit(site, encoded, propensity, method, ref))
-    expect(site.name, "fit", sum(map(len, refits.values())))
-    for method, futures in refits.items():
-        refs = collect_fits(site.name, method, futures, trained)
+        trial = _pick(site.name, method, future, trained)
+        if trial is not None:
+            refits[method] = _refit(site, encoded, propensity, trial, trained.picked[method], settings)
+    expect(site.name, "fit", sum(2 * len(refit.models) + len(refit.folds) for refit in refits.values()))
+    predicted = _predict_with(site, encoded, refits, settings, trained)
+    for method, futures in predicted.items():
+        refs = collect_fits(site.name, method, [*futures, *refits[method].folds], trained)
         if refs is not None:
             trained.fits[method] = refs[: settings.seeds]
-            if weighed:
+            if refits[method].folds:
                 trained.folds[method] = refs[-1]
     if not trained.fits:
         raise FitError(
             f"site '{site.name}': every method failed, the first with: {next(iter(trained.failed.values()))}"
         )
-    _collect_ablations(site.name, ablations, trained)
+    _collect_ablations(site.name, refits, trained)
     if settings.committee:
         members = pick_members(score_methods(trained.picked, trained.folds), criterion=settings.criterion)
         if members:
-            _form_committee(
-                site, encoded, matching, propensity, settings, {name: tried[name] for name in members}, trained
-            )
+            trials = {name: refits[name].trial for name in members}
+            _form_committee(site, encoded, matching, propensity, settings, trials, trained)
     return trained
+
+
+def _refit(
+    site: ResolvedSite, encoded: Ref, propensity: Ref | None, trial: Ref, picked: Trial, settings: TransferSettings
+) -> _Refits:
+    """Starts the fits of a method's picked settings, and once more without the target's unlabelled patients."""
+    method = picked.method
+    rows = rows_to_fit(encoded, planned_as(picked, settings))
+    models = [fit_model.submit(site, rows, method, picked.settings, seed) for seed in range(settings.seeds)]
+    folds = [] if propensity is None else [score_out_of_fold.submit(site, encoded, propensity, method, trial)]
+    ablation = None
+    if (without := without_target(picked)) is not None:
+        rows = rows_to_fit(encoded, planned_as(without, settings))
+        model: Any = fit_without_target.submit(site, rows, method, without.settings, FIRST_SEED)
+        ablation = predict_without_target.submit(
+            site, encoded, model, method, FIRST_SEED, settings.passes, shown_levels(site), picked.noise
+        )
+    return _Refits(trial, models, folds, ablation)
+
+
+def _predict_with(
+    site: ResolvedSite, encoded: Ref, refits: Mapping[str, _Refits], settings: TransferSettings, trained: Trained
+) -> dict[str, Futures]:
+    """Lets every method's models predict the target's patients as soon as they are fitted."""
+    predicted: dict[str, Futures] = {}
+    for method, refit in refits.items():
+        noise = trained.picked[method].noise
+        models = collect_fits(site.name, method, refit.models, trained)
+        if models is not None:
+            predicted[method] = [
+                predict_patients.submit(site, encoded, model, method, seed, settings.passes, shown_levels(site), noise)
+                for seed, model in enumerate(models)
+            ]
+    return predicted
 
 
 def _form_committee(
@@ -94,25 +141,34 @@ def _form_committee(
 ) -> None:
     """Adds the committee to what was trained, as if it were one more method."""
     try:
-        trial = join_trials(site, encoded, matching, trials)
-        members = [{name: trained.fits[name][seed] for name in trials} for seed in range(settings.seeds)]
-        fits = [join_fits(site, encoded, fits, trial, seed, settings) for seed, fits in enumerate(members)]
-        folds = None if propensity is None else score_out_of_fold(site, encoded, propensity, COMMITTEE, trial)
+        joined = join_trials(site, encoded, matching, trials)
+        trial = joined.record(Trial, "trial.json")
+        models = [
+            join_models(site, {name: trained.fits[name][seed] for name in trials}, seed)
+            for seed in range(settings.seeds)
+        ]
+        fits = [
+            predict_patients(site, encoded, model, COMMITTEE, seed, settings.passes, shown_levels(site), trial.noise)
+            for seed, model in enumerate(models)
+        ]
+        folds = None if propensity is None else score_out_of_fold(site, encoded, propensity, COMMITTEE, joined)
     except Exception as error:
         raise_if_interrupted()
         _set_aside(site.name, COMMITTEE, error, trained)
         return
-    trained.picked[COMMITTEE] = replace(trial.record(Trial, "trial.json"), picked=True)
+    trained.picked[COMMITTEE] = replace(trial, picked=True)
     trained.trials[COMMITTEE] = [trained.picked[COMMITTEE]]
     trained.fits[COMMITTEE] = fits
     if folds is not None:
         trained.folds[COMMITTEE] = folds
 
 
-def _collect_ablations(site: str, futures: Mapping[str, PrefectFuture[Ref]], trained: Trained) -> None:
-    for method in [method for method in futures if method in trained.fits]:
+def _collect_ablations(site: str, refits: Mapping[str, _Refits], trained: Trained) -> None:
+    for method in trained.fits:
+        if (ablation := refits[method].ablation) is None:
+            continue
         try:
-            trained.ablations[method] = futures[method].result()
+            trained.ablations[method] = ablation.result()
         except Exception as error:  # a figure is lost, and no method
             raise_if_interrupted()
             if isinstance(error, Unwritable):
@@ -146,7 +202,7 @@ def _pick(site: str, method: str, future: PrefectFuture[list[Ref]], trained: Tra
     return refs[picked]
 
 
-def collect_fits(site: str, method: str, futures: Sequence[PrefectFuture[Ref]], trained: Trained) -> list[Ref] | None:
+def collect_fits(site: str, method: str, futures: Futures, trained: Trained) -> list[Ref] | None:
     """Results of all futures, or None when one of them failed."""
     refs, failures = [], []
     for future in futures:

@@ -23,31 +23,42 @@ from prefect.states import Cancelled, Completed, Crashed, Failed
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.orchestration import is_server_lost
-from flows.shift import compare_with_source
+from flows.progress import tell
+from flows.shift import read_extracts
 from flows.training import train
+from tasks.audit import seal_forecast
 from tasks.errors import try_to_record
-from tasks.evaluate import choose_method, evaluate_site, forecast_site, lock_models
+from tasks.evaluate import choose_method, evaluate_site, find_labels, forecast_site, lock_models
+from tasks.evidence import fitted_propensity
 from tasks.gather import SUMMARY
 from tasks.labels import remembered_labels
 from tasks.new_patients import remember_proposal, stands_for
-from tasks.prepare import gather_new_patients, look_for_changes
+from tasks.prepare import (
+    columns_to_leave_out,
+    count_suspected,
+    encode_sources,
+    encode_target,
+    estimate_site_shift,
+    fingerprint_labels,
+    gather_new_patients,
+    look_for_changes,
+    match_validation,
+    read_and_check,
+)
 from tasks.publish import escape_markdown, publish_halt, publish_index
 from tasks.report import leave_page, publish_report, record_in_mlflow
 from tasks.run import Run, Stages, picked_tolerance
 from tasks.settings import TransferSettings
 from tdrop.base import SiteStopped, TdropError, Unwritable, describe, plain, read_record, used_up
 from tdrop.choose import Choice
-from tdrop.evaluate import Evaluation
 from tdrop.forecast import Forecast
 from tdrop.home import (
     FORECAST,
-    REFUSED,
     SENTENCE,
     Event,
     Inputs,
     Interrupted,
     Place,
-    Ref,
     ResolvedSite,
     Status,
     emit_progress,
@@ -269,44 +280,33 @@ def _nothing_to_do(place: Place, site: str) -> Transferred:
 
 
 def run_pipeline(site: ResolvedSite, settings: TransferSettings, inputs: Inputs) -> Transferred:
-    """Every task of one site, in order."""
-    compared = compare_with_source(site, inputs.source_data, inputs.target_data)
-    grounds = compared.shift.record(Shift, "shift.json").grounds
-    require_source_outcomes(site.name, grounds, settings.folds)
-    encoded = compared.encoded
-    trained = train(site, encoded, compared.matching, settings)
-    choice = choose_method(site, trained.picked, trained.folds, settings.criterion)
+    """Every task of one site, in order; what each found is told after it."""
+    source, target = read_extracts(site, inputs.source_data, inputs.target_data, read_and_check)
+    left_out = columns_to_leave_out(site, source, target)
+    labelled = encode_sources(site, site.resolved_sources(), source, fingerprint_labels(site), *left_out)
+    encoded = tell(site, encode_target(site, labelled, target))
+    fitted = fitted_propensity(site, encoded)
+    shift = tell(site, estimate_site_shift(site, encoded, fitted, count_suspected(target)))
+    matching = tell(site, match_validation(site, encoded, fitted))
+    require_source_outcomes(site.name, shift.record(Shift, "shift.json").grounds, settings.folds)
+
+    trained = train(site, encoded, matching, settings)
+    choice = tell(site, choose_method(site, trained.picked, trained.folds, settings.criterion))
     chosen = choice.record(Choice, "choice.json").method
-    emit_progress(site.name, "choose", detail=chosen, public=chosen)
     models = lock_models(site, choice, trained.fits)
-    expected = forecast_site(site, encoded, trained.folds, trained.fits, models, choice)
-    emit_progress(site.name, "forecast", detail=_expected(expected, chosen))
+    forecast = None
+    if folds := trained.folds_with_risks():
+        forecast = tell(site, forecast_site(site, encoded, folds, trained.fits, models), chosen)
+        seal_forecast(site, models, chosen, forecast.record(Forecast, FORECAST))
+
     # Of new patients, who take the place of the extract's, no outcome is known.
-    labels = None if site.reads_new_patients else remembered_labels(site.place, site.name)
+    labels = find_labels(site, None if site.reads_new_patients else remembered_labels(site.place, site.name))
     tolerance = picked_tolerance(trained, chosen, site.contract)
-    evaluation = evaluate_site(
-        site, encoded, compared.target, trained.fits, models, settings.bootstrap, labels, tolerance=tolerance
+    evaluation = tell(
+        site, evaluate_site(site, encoded, fitted, target, trained.fits, models, labels, settings.bootstrap, tolerance)
     )
-    emit_progress(site.name, "evaluate", detail=_evaluated(evaluation))
-    stages = Stages(**vars(compared), choice=choice, models=models, evaluation=evaluation, forecast=expected)
+    stages = Stages(source, target, encoded, shift, matching, choice, models, evaluation, forecast)
     return publish(site.place, Run(site.name, settings, trained, stages))
-
-
-def _expected(ref: Ref | None, chosen: str) -> str:
-    forecast = None if ref is None else ref.record(Forecast, FORECAST)
-    answer = None if forecast is None else forecast.find(chosen) or forecast.find(chosen, "mae")
-    if answer is None or answer.value is None or answer.low is None or answer.high is None:
-        return ""
-    if answer.quantity == "mae":
-        return f"mean absolute error {answer.value:.3g} ({answer.low:.3g} to {answer.high:.3g}) expected"
-    return f"AUROC {answer.value:.2f} ({answer.low:.2f} to {answer.high:.2f}) expected"
-
-
-def _evaluated(ref: Ref) -> str:
-    evaluation = Evaluation.from_dict(ref.json("evaluation.json"))
-    known = f"{evaluation.patients:,} patients, {evaluation.labelled:,} with known outcome"
-    refused = (ref.path / REFUSED).is_file()
-    return f"{known}; the label file was refused, its report says why" if refused else known
 
 
 def publish(place: Place, run: Run) -> Transferred:
@@ -369,8 +369,7 @@ def transfer_sites(
 ) -> dict[str, Transferred | SiteFailed]:
     """One flow run per site; where several are under way together, each in a thread of its own."""
     prepare_environment()
-    place = Place.at()
-    network = place.network()
+    network = Place.at().network()
     for site in sites:
         network.target(site)
     transfer = transfer_site if scheduler is None else transfer_site.with_options(task_runner=_dask_runner(scheduler))
@@ -387,9 +386,7 @@ def transfer_sites(
         assert isinstance(result, Transferred)
         return result
 
-    results = _for_each(transfer_or_explain, tuple(dict.fromkeys(sites)), at_once)
-    publish_index(place)
-    return results
+    return _for_each(transfer_or_explain, tuple(dict.fromkeys(sites)), at_once)
 
 
 def _dask_runner(scheduler: str) -> Any:

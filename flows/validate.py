@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from rich.markup import escape
 from flows.printer import Printer
 from tdrop.base import TdropError, plain, write_record, written
 from tdrop.contracts import Validation
-from tdrop.data import prepare, write_patients
+from tdrop.data import Prepared, prepare, write_patients
 from tdrop.home import LETTER, Place, replacing
 
 SYMBOLS = {"table_stop": "[red]stop[/]", "row_critical": "[yellow]quarantined[/]", "info": "[dim]note[/]"}
@@ -35,13 +35,38 @@ class SiteChecked:
     source_problem: str = ""
 
 
-def check_site(place: Place, site: str) -> SiteChecked:
-    """Reads, harmonises and checks one site's extract; the findings are left in `sites/<site>/checked/`."""
+def check_only_source(place: Place, table: str) -> dict[str, Prepared]:
+    """By name, the checked rows of a table's source, where it has one; none where they cannot be read.
+
+    The validation of a new site then says why.
+    """
+    network = place.network()
+    sources = [site for site in network.sites.values() if site.role == "source" and site.table == table]
+    if len(sources) != 1:
+        return {}
+    try:
+        return {sources[0].name: prepare(sources[0], network, home=place.root)}
+    except TdropError:
+        return {}
+
+
+def check_site(place: Place, site: str, known: Mapping[str, Prepared] | None = None) -> SiteChecked:
+    """Reads, harmonises and checks one site's extract; the findings are left in `sites/<site>/checked/`.
+
+    Args:
+        place: Where the site is.
+        site: Its name.
+        known: By name, sources that were checked already.
+    """
     network = place.network()
     checked = network.site(site)
     source, source_problem = None, ""
     if checked.role != "source":
-        learned_from = {own.name: prepare(own, network, home=place.root) for own in network.sources_of(checked)}
+        known = known or {}
+        learned_from = {
+            own.name: known[own.name] if own.name in known else prepare(own, network, home=place.root)
+            for own in network.sources_of(checked)
+        }
         source = pd.concat([prepared.frame for prepared in learned_from.values()], ignore_index=True)
         reasons = {name: prepared.validation.reason for name, prepared in learned_from.items()}
         source_problem = "; ".join(
@@ -57,13 +82,15 @@ def check_site(place: Place, site: str) -> SiteChecked:
     return SiteChecked(prepared.validation, str(folder), message, source_problem)
 
 
-def check_sites(sites: Sequence[str], place: Place, console: Printer) -> tuple[list[dict[str, object]], list[str]]:
+def check_sites(
+    sites: Sequence[str], place: Place, console: Printer, known: Mapping[str, Prepared] | None = None
+) -> tuple[list[dict[str, object]], list[str]]:
     """Validates sites and prints the findings; returns what was found at each, and why some must not be used."""
     problems: list[str] = []
     results: list[dict[str, object]] = []
     for name in sites:
         try:
-            checked = check_site(place, name)
+            checked = check_site(place, name, known)
         except TdropError as error:
             problems.append(str(error))
             results.append({"site": name, "error": str(error)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ from tdrop.forecast import (
     read_ledger,
     split_drop,
 )
-from tdrop.home import FORECAST, RISKS, Place, Ref, Store, load_pair, now
+from tdrop.home import FORECAST, RISKS, Place, Ref, ResolvedSite, load_pair, now, site_stage
 from tdrop.methods import build
 from tdrop.metrics import per_row_log_loss, per_row_loss
 from tdrop.shift import judge_known_outcomes
@@ -63,9 +63,15 @@ def entries(place: Place) -> tuple[LedgerEntry, ...]:
     return read_ledger(ledger_path(place))
 
 
-def seal(place: Place, site: str, models: str, chosen: str, forecast: Forecast) -> LedgerEntry:
-    """Writes a forecast down before any label is opened; one that is there already stands."""
-    return _append(place, LedgerEntry(0, now(), site, models, chosen, "", forecast=forecast))
+def seal_forecast(site: ResolvedSite, models: Ref, chosen: str, forecast: Forecast) -> None:
+    """Writes a forecast down before any label is opened; one that is there already stands.
+
+    A ledger that somebody changed costs the entry and not the site's report.
+    """
+    try:
+        _append(site.place, LedgerEntry(0, now(), site.name, models.digest, chosen, "", forecast=forecast))
+    except DataError as error:
+        logger.warning("site %s: the forecast was not sealed: %s", site.name, error)
 
 
 def answer(place: Place, sealed: LedgerEntry, labels: str, observations: tuple[Observation, ...]) -> LedgerEntry:
@@ -147,39 +153,36 @@ def audit_forecast(place: Place, run: Run, evaluation: Ref) -> Ref | None:
     if listed is not None and listed.target != run.stages.target.digest:
         logger.warning("site %s: the label list was drawn from another extract and is not used", run.site)
         listed = None
-
-    def build(folder: Path) -> None:
-        seen = Evaluation.from_dict(evaluation.json("evaluation.json"))
-        write_record(folder / AUDIT, _audit(place, run, seen, known, listed))
-
-    inputs = {
-        "evaluation": evaluation.digest,
-        "forecast": run.stages.forecast.digest,
-        "list": None if listed is None else listed.digest,
-    }
-    ref = Store(place.root).make("audit", inputs, build)
-    _answer(place, run, evaluation, read_record(Audit, ref.path / AUDIT))
+    ref = audited_forecast(place.resolve(run.site), run, evaluation, listed)
+    _answer(place, run, evaluation, ref.record(Audit, AUDIT))
     return ref
 
 
-def _audit_kind(
-    place: Place, run: Run, evaluation: Evaluation, y: NDArray[Any], listed: LabelList | None, task: Task
-) -> Audit:
-    """The audit of several classes or of a continuous outcome, whose list is a plain random draw."""
-    assert run.stages.forecast is not None
-    expected = read_record(Forecast, run.stages.forecast.path / FORECAST)
-    return Audit(
+@site_stage("audit")
+def audited_forecast(folder: Path, site: ResolvedSite, run: Run, evaluation: Ref, listed: LabelList | None) -> None:
+    """Writes audit.json: what was sealed beside the known outcomes."""
+    labels = KnownLabels.load(evaluation.path / OUTCOMES)
+    assert labels is not None, "an audit begins with known outcomes"
+    assert run.stages.forecast is not None, "and with a forecast"
+    expected = run.stages.forecast.record(Forecast, FORECAST)
+    seen, y, task = Evaluation.from_dict(evaluation.json("evaluation.json")), labels.y, site.contract.task
+    audit = Audit(
         site=run.site,
         chosen=run.chosen,
         known=int(np.isfinite(y).sum()),
         listed=0 if listed is None else int(np.isfinite(y[listed.rows]).sum()),
         list_size=0 if listed is None else len(listed.rows),
         off_list=0,
-        observations=observe(expected, evaluation, run.chosen, ()),
+        observations=observe(expected, seen, run.chosen, ()),
         measured=(),
-        split=_split_kind(place, run, y, task) if run.chosen in run.folds else None,
+        split=None,
         sets=(),
     )
+    if task == "binary":
+        audit = _audit_risks(site.place, run, seen, labels, listed, audit)
+    elif run.chosen in run.folds:
+        audit = replace(audit, split=_split_kind(site.place, run, y, task))
+    write_record(folder / AUDIT, audit)
 
 
 def _split_kind(place: Place, run: Run, y: NDArray[Any], task: Task) -> DropSplit | None:
@@ -194,14 +197,12 @@ def _split_kind(place: Place, run: Run, y: NDArray[Any], task: Task) -> DropSpli
     return split_drop(losses, chance, loss=name, rows=(len(fitted.source), len(fitted.target)))
 
 
-def _audit(place: Place, run: Run, evaluation: Evaluation, labels: KnownLabels, listed: LabelList | None) -> Audit:
+def _audit_risks(
+    place: Place, run: Run, evaluation: Evaluation, labels: KnownLabels, listed: LabelList | None, audit: Audit
+) -> Audit:
+    """What more can be said of a risk: by a list that was drawn by it, and what the outcomes can change."""
     assert run.stages.forecast is not None
-    y = labels.y
-    task = place.resolve(run.site).contract.task
-    if task != "binary":
-        return _audit_kind(place, run, evaluation, y, listed, task)
-    expected = read_record(Forecast, run.stages.forecast.path / FORECAST)
-    folds = run.folds
+    expected, y, folds = run.stages.forecast.record(Forecast, FORECAST), labels.y, run.folds
     evidence = load_evidence(run.stages.encoded, folds, run.trained.fits)
     own = next((one for one in evidence if one.method == run.chosen), evidence[0])
     drawn = None if listed is None else usable_list(listed, y)
@@ -211,14 +212,10 @@ def _audit(place: Place, run: Run, evaluation: Evaluation, labels: KnownLabels, 
         answers = [one for one in expected.answers if one.method == own.method]
         level = expected.threshold or 0.0
         measured = estimate_from_list(own.target, listed.true, known, level, answers=answers)
-    counted = int(np.isfinite(y).sum())
-    return Audit(
-        site=run.site,
-        chosen=run.chosen,
-        known=counted,
-        listed=0 if known is None or listed is None else int(np.isfinite(y[listed.rows]).sum()),
-        list_size=0 if listed is None else len(listed.rows),
-        off_list=0 if known is None else counted - len(known.rows),
+    return replace(
+        audit,
+        listed=0 if known is None else audit.listed,
+        off_list=0 if known is None else audit.known - len(known.rows),
         observations=observe(expected, evaluation, own.method, measured),
         measured=measured,
         split=_split(place, run, own, labels, known),

@@ -5,8 +5,7 @@ Nothing before `evaluate_site` reads a label of the target, and it demands the l
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,32 +13,29 @@ import pandas as pd
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks.audit import seal
 from tasks.errors import RETRY_UNAVAILABLE, sanitize_errors
 from tasks.evidence import (
     SEED,
-    fitted_propensity,
     list_promises,
     load_evidence,
     load_predictions,
     unlike_patients,
 )
-from tasks.labels import OutcomeFile, find_labels, open_or_refuse
-from tdrop.base import DataError, LeakError, write_json, write_record
-from tdrop.choose import Choice, Criterion, FoldScore, Score, Trial, make_choice
-from tdrop.data import CensoringModel, subgroups_of
-from tdrop.evaluate import evaluate_methods
-from tdrop.forecast import Forecast, forecast_methods, measure_influence
+from tasks.labels import OutcomeFile, measure_methods, open_or_refuse
+from tasks.run import Fits
+from tdrop.base import LeakError, write_json, write_record
+from tdrop.choose import Criterion, FoldScore, Score, Trial, make_choice
+from tdrop.data import label_fingerprint
+from tdrop.forecast import forecast_methods, measure_influence
 from tdrop.home import (
     FORECAST,
     FRAME,
-    RISKS,
     SETS,
     TARGET,
     Ref,
     ResolvedSite,
-    Store,
     compute,
+    file_digest,
     load_cohort,
     load_pair,
     site_stage,
@@ -47,9 +43,7 @@ from tdrop.home import (
 )
 from tdrop.methods import have_samples
 
-logger = logging.getLogger(__name__)
 MODELS = "models.json"
-Fits = Mapping[str, Sequence[Ref]]
 
 
 @task(task_run_name="choose {site.name}", cache_policy=NO_CACHE)
@@ -93,54 +87,43 @@ def model_digests(fits: Fits) -> dict[str, list[str]]:
 
 @task(task_run_name="forecast {site.name}", cache_policy=NO_CACHE)
 @sanitize_errors
+@site_stage("forecast")
 def forecast_site(
-    site: ResolvedSite, encoded: Ref, folds: Mapping[str, Ref], fits: Fits, models: Ref, choice: Ref
-) -> Ref | None:
-    """Forecasts every method and seals the result with the models' digest; None where no out-of-fold risks were kept.
+    folder: Path, site: ResolvedSite, encoded: Ref, folds: Mapping[str, Ref], fits: Fits, models: Ref
+) -> None:
+    """Writes forecast.json and, for a binary outcome, sets.json: what every method will do here.
 
     Args:
+        folder: Where to write.
         site: The target site.
         encoded: The encoded cohorts; the target's carries no labels.
         folds: By method, the stage with its out-of-fold risks.
         fits: By method, one fit per seed; the first seed's risks are what patients are told.
         models: The lock on exactly these fits.
-        choice: The chosen method.
     """
-    with_risks = {
-        method: folds[method] for method in fits if method in folds and (folds[method].path / RISKS).is_file()
-    }
-    if not with_risks:
-        return None
-    threshold = site.site.decision.threshold
-
-    def build(folder: Path) -> None:
-        evidence = load_evidence(encoded, with_risks, fits)
-        expected = compute(forecast_methods, site.name, evidence, threshold, task=site.contract.task, seed=SEED)
-        if site.contract.task != "binary":
-            write_record(folder / FORECAST, expected)
-            return
-        influence = compute(measure_influence, *load_pair(encoded.path))
-        write_record(folder / FORECAST, replace(expected, influence=influence))
-        write_record(folder / SETS, list_promises(site.place, encoded, with_risks, evidence))
-
-    inputs = {
-        "models": models.digest,
-        "encoded": encoded.digest,
-        "folds": {method: ref.digest for method, ref in with_risks.items()},
-        "threshold": threshold,
-    }
-    ref = Store(site.place.root).make("forecast", inputs, build)
-    chosen = choice.record(Choice, "choice.json").method
-    try:
-        seal(site.place, site.name, models.digest, chosen, ref.record(Forecast, FORECAST))
-    except DataError as error:
-        # A ledger that somebody changed costs the entry and not the site's report.
-        logger.warning("site %s: the forecast was not sealed: %s", site.name, error)
-    return ref
+    evidence = load_evidence(encoded, folds, fits)
+    threshold, task_kind = site.site.decision.threshold, site.contract.task
+    expected = compute(forecast_methods, site.name, evidence, threshold, task=task_kind, seed=SEED)
+    if task_kind == "binary":
+        expected = replace(expected, influence=compute(measure_influence, *load_pair(encoded.path)))
+        write_record(folder / SETS, list_promises(site.place, encoded, folds, evidence))
+    write_record(folder / FORECAST, expected)
 
 
+@task(task_run_name="find labels {site.name}", **RETRY_UNAVAILABLE)
+@sanitize_errors
+def find_labels(site: ResolvedSite, path: str | None = None, needed: bool = False) -> OutcomeFile | None:
+    """The label file given, or the one that the site names; None where there is none."""
+    if path is not None:
+        return OutcomeFile(path, file_digest(Path(path)), needed)
+    digest = label_fingerprint(site.site, **site.where)
+    return None if digest is None else OutcomeFile(None, digest, needed)
+
+
+@task(task_run_name="evaluate {site.name}", **RETRY_UNAVAILABLE)
+@sanitize_errors
 @site_stage("evaluation")
-def judged_methods(
+def evaluate_site(
     folder: Path,
     site: ResolvedSite,
     encoded: Ref,
@@ -149,65 +132,29 @@ def judged_methods(
     fits: Fits,
     models: Ref,
     labels: OutcomeFile | None,
-    seeds: int,
     bootstrap: int,
     tolerance: float,
 ) -> None:
-    """Writes evaluation.json and, with labels, labels.json, label_problems.csv and outcomes.npz, or why not."""
-    cohort = load_cohort(encoded.path / TARGET)
-    known = None if labels is None else open_or_refuse(site, folder, cohort, labels)
-    frame = pd.read_parquet(target.path / FRAME)
-    evaluation = compute(
-        evaluate_methods,
-        site.name,
-        load_predictions(fits),
-        None if known is None else known.y,
-        site.site.decision,
-        seeds=range(seeds),
-        subgroups=subgroups_of(frame, site.contract),
-        bootstrap=bootstrap,
-        unlike=unlike_patients(fitted),
-        persons=cohort.persons,
-        weight=None if known is None else known.weight,
-        tolerance=tolerance,
-        censoring=None
-        if known is None or known.follow_up is None
-        else CensoringModel(known.follow_up, cohort.X, cohort.persons),
-    )
-    write_json(folder / "evaluation.json", evaluation.to_dict())
-
-
-@task(task_run_name="evaluate {site.name}", **RETRY_UNAVAILABLE)
-@sanitize_errors
-def evaluate_site(
-    site: ResolvedSite,
-    encoded: Ref,
-    target: Ref,
-    fits: Fits,
-    models: Ref,
-    bootstrap: int,
-    labels_path: str | None = None,
-    labels_needed: bool = False,
-    tolerance: float = 0.0,
-) -> Ref:
-    """Evaluates every method.
+    """Writes evaluation.json and, with labels, labels.json, label_problems.csv and outcomes.npz, or why not.
 
     Args:
+        folder: Where to write.
         site: The target site.
         encoded: The encoded cohorts.
+        fitted: The propensity of the target's patients.
         target: The target's prepared rows.
         fits: By method, one fit per seed.
         models: The lock on exactly these fits.
+        labels: The outcomes, opened here and nowhere before; None without any.
         bootstrap: Resamples of patients.
-        labels_path: A file of outcomes to use instead of the site's own.
-        labels_needed: Whether a label file that is refused is an error; else it costs the outcomes alone.
         tolerance: Of a continuous outcome, by how much a prediction may be off before it counts as an error.
     """
     if models.json(MODELS)["models"] != model_digests(fits):
         raise LeakError(
             f"site '{site.name}': the models are not those that were locked before labels are read; run again"
         )
-    seeds = max(map(len, fits.values()))
-    labels = find_labels(site, labels_path, labels_needed)
-    fitted = fitted_propensity(site.place, encoded)
-    return judged_methods(site, encoded, fitted, target, fits, models, labels, seeds, bootstrap, tolerance)
+    cohort = load_cohort(encoded.path / TARGET)
+    known = None if labels is None else open_or_refuse(site, folder, cohort, labels)
+    frame, unlike = pd.read_parquet(target.path / FRAME), unlike_patients(fitted)
+    evaluation = measure_methods(site, load_predictions(fits), cohort, known, frame, unlike, bootstrap, tolerance)
+    write_json(folder / "evaluation.json", evaluation.to_dict())

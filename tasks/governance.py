@@ -13,14 +13,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from tasks.export import leaving_data
 from tasks.models import LINE, METHOD, MODELS_DIGEST, RECALIBRATED_FROM
 from tasks.publish import assemble, publish_index, refresh_report
 from tasks.recording import DESCRIPTION
-from tasks.registry import CARD_PAGE, PLAN_PAGE, champion_folder, champion_record, find_champion, version_at
+from tasks.registry import CARD_PAGE, PLAN_PAGE, champion_folder, champion_record, find_champion
 from tasks.run import last_run
 from tasks.site_record import WITHHELD
-from tasks.stand_ins import leaving_data
-from tasks.tracking import connect, experiment_id
+from tasks.tracking import connect, experiment_id, version_at
 from tasks.watch import begin, read_watch
 from tdrop.base import DataError, TdropError, plain, read, read_record, write_json, write_record
 from tdrop.home import Place, SealedFile, write_private

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,7 @@ from tdrop.base import (
     Indices,
     LabelsRefused,
     Mask,
+    Summary,
     Unavailable,
     UsageError,
     read_arrays,
@@ -29,15 +31,17 @@ from tdrop.base import (
 )
 from tdrop.contracts import Contract
 from tdrop.data import (
+    CensoringModel,
     FollowUp,
     LabelCounts,
     Labels,
-    label_fingerprint,
     read_labels,
+    subgroups_of,
     weigh_outcomes,
     write_patients,
 )
 from tdrop.disclosure import limit
+from tdrop.evaluate import Evaluation, evaluate_methods
 from tdrop.forecast import Drawn, draw_list, size_list
 from tdrop.home import (
     PRIVATE,
@@ -45,8 +49,8 @@ from tdrop.home import (
     TARGET,
     Place,
     ResolvedSite,
+    compute,
     digest_of,
-    file_digest,
     load_cohort,
     write_private,
 )
@@ -68,14 +72,6 @@ class OutcomeFile:
     path: str | None
     digest: str
     needed: bool
-
-
-def find_labels(site: ResolvedSite, path: str | None, needed: bool) -> OutcomeFile | None:
-    """The file given, or the one that the site names; None where there is none."""
-    if path is not None:
-        return OutcomeFile(path, file_digest(Path(path)), needed)
-    digest = label_fingerprint(site.site, **site.where)
-    return None if digest is None else OutcomeFile(None, digest, needed)
 
 
 @dataclass(frozen=True)
@@ -179,6 +175,46 @@ def _open_labels(site: ResolvedSite, folder: Path, cohort: Cohort, labels_path: 
     write_patients(folder / "label_problems.csv", labels.problems)
     known.save(folder / OUTCOMES)
     return known
+
+
+def measure_methods(
+    site: ResolvedSite,
+    predictions: Mapping[str, Sequence[Summary]],
+    patients: Cohort,
+    known: KnownLabels | None,
+    frame: pd.DataFrame,
+    unlike: Mask | None,
+    bootstrap: int,
+    tolerance: float,
+) -> Evaluation:
+    """Evaluates every method, in a worker process.
+
+    Args:
+        site: The site.
+        predictions: By method, what each fit predicts for the patients.
+        patients: The patients, encoded.
+        known: Their outcomes; None without any.
+        frame: Their rows in the contract's columns.
+        unlike: Who is unlike anyone the model learned from (patients,).
+        bootstrap: Resamples of patients.
+        tolerance: By how much a prediction of a continuous outcome may be off before it counts as an error.
+    """
+    followed = None if known is None else known.follow_up
+    return compute(
+        evaluate_methods,
+        site.name,
+        predictions,
+        None if known is None else known.y,
+        site.site.decision,
+        seeds=range(max(map(len, predictions.values()))),
+        subgroups=subgroups_of(frame, site.contract),
+        bootstrap=bootstrap,
+        unlike=unlike,
+        persons=patients.persons,
+        weight=None if known is None else known.weight,
+        tolerance=tolerance,
+        censoring=None if followed is None else CensoringModel(followed, patients.X, patients.persons),
+    )
 
 
 def labels_folder(place: Place, site: str) -> Path:

@@ -136,14 +136,16 @@ def pooled_rows(folder: Path, sources: Sequence[ResolvedSite], prepared: Sequenc
     write_record(folder / "validation.json", joined.with_findings(findings))
 
 
+@task(task_run_name="encode sources of {site.name}", cache_policy=NO_CACHE)
+@sanitize_errors
 @stage("labelled")
-def labelled_rows(
+def encode_sources(
     folder: Path,
     sources: Sequence[ResolvedSite],
     prepared: Ref,
     labels: Sequence[str | None],
     left_out: Sequence[str],
-    without_indicator: Sequence[str] = (),
+    without_indicator: Sequence[str],
 ) -> None:
     """Writes source.npz (labelled), encoder.json and outcomes.json: the sources without the columns in `left_out`.
 
@@ -263,11 +265,14 @@ def _weighed(
     return outcomes.y, each if weighted else None, summaries
 
 
+@task(task_run_name="encode {site.name}", cache_policy=NO_CACHE)
+@sanitize_errors
 @site_stage("encoded")
-def encoded_pair(folder: Path, site: ResolvedSite, labelled: Ref, target: Ref) -> None:
-    """Writes source.npz (labelled), target.npz (never labelled), encoder.json, counts.json and labelled.json.
+def encode_target(folder: Path, site: ResolvedSite, labelled: Ref, target: Ref) -> None:
+    """Encodes the target as its sources were.
 
-    The counts are outcomes of the source, and categories that the source never showed.
+    Writes source.npz (labelled), target.npz (never labelled), encoder.json, counts.json and labelled.json. The counts
+    are outcomes of the source, and categories that the source never showed.
     """
     frame = pd.read_parquet(target.path / FRAME)
     encoder = labelled.record(Encoder, ENCODER)
@@ -281,15 +286,15 @@ def encoded_pair(folder: Path, site: ResolvedSite, labelled: Ref, target: Ref) -
     write_record(folder / LABELLED, labelled)
 
 
-@task(task_run_name="encode {site.name}", cache_policy=NO_CACHE)
-@sanitize_errors
-def encode_pair(site: ResolvedSite, source: Ref, target: Ref) -> Ref:
-    """Encodes both sides from the contract and the sources' features alone."""
+def columns_to_leave_out(site: ResolvedSite, source: Ref, target: Ref) -> tuple[Sequence[str], Sequence[str]]:
+    """Columns that the target does not record, and those whose being missing means something else there."""
     ours, theirs = (pd.read_parquet(ref.path / FRAME) for ref in (source, target))
-    left_out, without_indicator = not_recorded(theirs, site.contract), unlike_missing(ours, theirs, site.contract)
-    labels = [label_fingerprint(own, **site.where) if own.role == "both" else None for own in site.sources]
-    labelled = labelled_rows(site, site.resolved_sources(), source, labels, left_out, without_indicator)
-    return encoded_pair(site, labelled, target)
+    return not_recorded(theirs, site.contract), unlike_missing(ours, theirs, site.contract)
+
+
+def fingerprint_labels(site: ResolvedSite) -> list[str | None]:
+    """By source, the fingerprint of its label file where its outcomes are in one."""
+    return [label_fingerprint(own, **site.where) if own.role == "both" else None for own in site.sources]
 
 
 def pool_sources(site: ResolvedSite, prepared: Sequence[Ref]) -> Ref:

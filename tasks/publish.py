@@ -12,11 +12,11 @@ from typing import Any
 from filelock import FileLock
 
 from tasks.audit import entries as ledger_entries
+from tasks.export import leaving_data
 from tasks.gather import SUMMARY, explain_referrals, gather, last_summary, rehearsal_sentences
 from tasks.registry import CARD_PAGE, PLAN_PAGE, champion_folder, champion_record
 from tasks.run import EARLIER, RUN, Run, last_run
 from tasks.site_record import WITHHELD, SiteRecord, site_record
-from tasks.stand_ins import leaving_data
 from tdrop.base import DataError, TdropError, Unavailable, whole, write_record
 from tdrop.data import write_patients
 from tdrop.evaluate import patients_table
@@ -76,10 +76,9 @@ class Written:
 
 
 def write_report(place: Place, run: Run, folder: Path) -> Written:
-    """Writes the site's `latest/` and the index, and into `folder` the files of its record."""
+    """Writes the site's `latest/`, and into `folder` the files of its record."""
     data = assemble(place, run)
     write_latest(place, run, data)
-    publish_index(place)
     record = site_record(place, run, data, folder)
     withheld = record.tags.get(WITHHELD)
     shown = report_summary(leaving_data(place, run, data))

@@ -31,10 +31,10 @@ from tasks.models import (
     point_candidate,
 )
 from tasks.recording import record_recalibration
-from tasks.registry import Champion, MadeFor, find_champion, made_for, version_at
+from tasks.registry import Champion, MadeFor, find_champion, made_for
 from tasks.run import last_run
 from tasks.site_record import SiteRecord, example_of, predicted_names
-from tasks.tracking import connect
+from tasks.tracking import connect, version_at
 from tdrop.base import Cohort, DataError, Fitted, Method, Task, UsageError, did_you_mean, read_record, write_record
 from tdrop.data import read_labels
 from tdrop.disclosure import DECIMALS, disclose_line, is_small, limit, shown_count

@@ -19,9 +19,8 @@ from tasks.tracking import (
     PLAYED,
     connect,
     delete_for_good,
-    every_page,
     experiment_name,
-    find_version,
+    version_at,
 )
 from tdrop.base import Cohort, Damaged, Mask, Unavailable, UsageError, read_record
 from tdrop.home import SOURCE, TARGET, Place, Ref, load_pair, now
@@ -45,11 +44,6 @@ if TYPE_CHECKING:
 
 #: Finds the sites' registered models.
 MODELS = "name LIKE 'tdrop-%'"
-
-
-def version_at(place: Place, site: str, alias: str) -> ModelVersion | None:
-    """The version of a site's model behind an alias, or None."""
-    return find_version(place, model_name(site), alias)
 
 
 def promote_candidate(place: Place, site: str, *, by: str, note: str) -> Promotion:
@@ -210,11 +204,13 @@ def made_for(place: Place, champion: Champion) -> MadeFor | None:
 
 def kept_versions(place: Place) -> list[ModelVersion]:
     """The versions that may still be used: every site's candidate, its champion, and the champions before that one."""
-    client = connect(place)
+    import mlflow
+
+    connect(place)
     kept: list[ModelVersion] = []
-    for model in every_page(client.search_registered_models, MODELS):
+    for model in mlflow.search_registered_models(filter_string=MODELS):
         wanted = {str(version) for alias, version in model.aliases.items() if alias in (CANDIDATE, CHAMPION)}
-        every = every_page(client.search_model_versions, f"name = '{model.name}'")
+        every = mlflow.search_model_versions(filter_string=f"name = '{model.name}'")
         versions = {str(version.version): version for version in every}
         while wanted:
             version = versions.pop(wanted.pop(), None)
@@ -278,16 +274,17 @@ def forget_site(place: Place, site: str) -> int:
 
 def _runs(place: Place, names: Set[str] | None = None, *, every: bool = False) -> list[Any]:
     """Runs of all experiments, or of those with these names; `every` one, also those marked as deleted."""
+    import mlflow
     from mlflow.entities import ViewType
 
-    client, which = connect(place), ViewType.ALL if every else ViewType.ACTIVE_ONLY
     experiments = [
         experiment.experiment_id
-        for experiment in client.search_experiments(filter_string=EXPERIMENTS)
+        for experiment in connect(place).search_experiments(filter_string=EXPERIMENTS)
         if names is None or experiment.name in names
     ]
-    # Without an experiment there is nothing to search, and MLflow refuses to.
-    return every_page(client.search_runs, experiments, "", which) if experiments else []
+    which = ViewType.ALL if every else ViewType.ACTIVE_ONLY
+    # Without an experiment there is nothing to search, and MLflow would take the active one.
+    return mlflow.search_runs(experiments, run_view_type=which, output_format="list") if experiments else []
 
 
 def _sites_of(run: Any) -> set[str]:
@@ -307,10 +304,12 @@ def _newest(runs: Sequence[Any]) -> set[str]:
 
 def _delete(place: Place, runs: Sequence[Any]) -> None:
     """Deletes runs, the versions registered from them, and their files."""
+    import mlflow
+
     client = connect(place)
     gone = {run.info.run_id for run in runs}
-    for model in every_page(client.search_registered_models, MODELS):
-        for version in every_page(client.search_model_versions, f"name = '{model.name}'"):
+    for model in mlflow.search_registered_models(filter_string=MODELS):
+        for version in mlflow.search_model_versions(filter_string=f"name = '{model.name}'"):
             if version.run_id in gone:
                 client.delete_model_version(model.name, version.version)
     delete_for_good(place, runs)

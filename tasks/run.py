@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 
 from tasks.settings import TransferSettings
@@ -22,15 +23,8 @@ EARLIER = "earlier_report.html"
 SWEEP = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 
 
-@dataclass(frozen=True)
-class Compared:
-    """The stages before training."""
-
-    source: Ref
-    target: Ref
-    encoded: Ref
-    shift: Ref
-    matching: Ref
+#: By method, one fit per seed.
+Fits = Mapping[str, Sequence[Ref]]
 
 
 @dataclass(frozen=True)
@@ -74,6 +68,14 @@ class Trained:
     ablations: dict[str, Ref] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
+    def folds_with_risks(self) -> dict[str, Ref]:
+        """By method that was fitted, the stage with its out-of-fold risks, where these were kept."""
+        return {
+            method: self.folds[method]
+            for method in self.fits
+            if method in self.folds and (self.folds[method].path / RISKS).is_file()
+        }
+
     def in_order(self) -> Trained:
         """The same with methods in the paper's order, in which a report shows them; a file has them by the alphabet."""
         order = {method: number for number, method in enumerate(method_names())}
@@ -101,7 +103,7 @@ class Run:
     trained: Trained
     stages: Stages
 
-    @property
+    @cached_property
     def choice(self) -> Choice:
         """The chosen method and why."""
         return self.stages.choice.record(Choice, "choice.json")
@@ -111,17 +113,17 @@ class Run:
         """The chosen method."""
         return self.choice.method
 
-    @property
+    @cached_property
     def shift(self) -> Shift:
         """How far the patients are from the source's, as judged before any outcome was read."""
         return self.stages.shift.record(Shift, "shift.json")
 
-    @property
+    @cached_property
     def evaluation(self) -> Evaluation:
         """How every method did."""
         return Evaluation.from_dict(self.stages.evaluation.json("evaluation.json"))
 
-    @property
+    @cached_property
     def predictions(self) -> Summary:
         """What the chosen method's first seed, which patients are told, predicts for them."""
         return load_summary(self.trained.fits[self.chosen][0].path / PREDICTIONS)
@@ -129,7 +131,7 @@ class Run:
     @property
     def folds(self) -> dict[str, Ref]:
         """By method, the stage with its out-of-fold risks, where these were kept."""
-        return {method: ref for method, ref in self.trained.folds.items() if (ref.path / RISKS).is_file()}
+        return self.trained.folds_with_risks()
 
     def tolerance(self, contract: Contract) -> float:
         """By how much a prediction of a continuous outcome may be off before it counts as an error; 0 for others."""

@@ -9,7 +9,7 @@ import io
 import os
 import socket
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext, redirect_stdout
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +20,7 @@ from filelock import FileLock
 
 from tdrop.base import Damaged, Unavailable, used_up
 from tdrop.home import PRIVATE, Place
+from tdrop.served import model_name
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -165,12 +166,12 @@ def _follow_moved_home(client: MlflowClient, home: Path) -> None:
                 )
 
 
-def find_version(place: Place, name: str, alias: str) -> ModelVersion | None:
-    """The version of a registered model behind an alias, or None."""
+def version_at(place: Place, site: str, alias: str) -> ModelVersion | None:
+    """The version of a site's registered model behind an alias, or None."""
     if tracking_uri(place) == _own_record(place.home) and not (place.root / RECORD).is_file():
         return None
     try:
-        return connect(place).get_model_version_by_alias(name, alias)
+        return connect(place).get_model_version_by_alias(model_name(site), alias)
     except Exception as error:
         if getattr(error, "error_code", "") in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}:
             return None
@@ -210,18 +211,6 @@ def _artifact_location(place: Place) -> str | None:
     artifacts = place.root / ARTIFACTS
     artifacts.mkdir(exist_ok=True, mode=PRIVATE)
     return artifacts.as_uri()
-
-
-def every_page(search: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """All results of one of MLflow's searches; a single call ends after its first page."""
-    results: list[Any] = []
-    token = None
-    while True:
-        page = search(*arguments, page_token=token)
-        results += page
-        token = page.token
-        if not token:
-            return results
 
 
 def delete_for_good(place: Place, runs: Sequence[Any]) -> None:

@@ -153,20 +153,25 @@ def _try_with_site(site: ResolvedSite, encoded: Ref, matching: Ref, trials: Sequ
     return tried_settings(site, encoded, matching, Planned(picked.method, settings, reads_target=True), parts)
 
 
+@task(task_run_name="fit {method} seed {seed}", cache_policy=NO_CACHE)
+@sanitize_errors
 @stage("model", in_worker=True)
-def trained_model(folder: Path, rows: Ref, method: str, settings: Settings, seed: int) -> None:
-    """Writes model/ and history.json."""
+def fit_model(folder: Path, rows: Ref, method: str, settings: Settings, seed: int) -> None:
+    """Writes model/ and history.json: the picked settings, refitted on all labelled rows."""
     source, target = load_pair(rows.path)
     fitted = refit(method, Trial(method, dict(settings)), source, target, seed=seed)
     fitted.save(folder / MODEL)
     write_json(folder / HISTORY, list(fitted.history))
 
 
+@task(task_run_name="predict {method} seed {seed}", cache_policy=NO_CACHE)
+@sanitize_errors
 @stage("fit", in_worker=True)
-def predicted_patients(
+def predict_patients(
     folder: Path,
     encoded: Ref,
     model: Ref,
+    method: str,
     seed: int,
     passes: int,
     levels: Sequence[float],
@@ -189,32 +194,12 @@ def predicted_patients(
     save_summary(folder / PREDICTIONS, fitted.summarise(target.X, passes, seed=seed, levels=levels))
 
 
-@task(task_run_name="fit {method} {purpose}seed {seed}", cache_policy=NO_CACHE)
-@sanitize_errors
-def fit_seed(
-    site: ResolvedSite,
-    encoded: Ref,
-    method: str,
-    trial: Trial,
-    seed: int,
-    settings: TransferSettings,
-    purpose: str = "",
-) -> Ref:
-    """Refits the picked trial on all labelled rows, and predicts the target's patients; `purpose` is for its name."""
-    rows = rows_to_fit(encoded, _planned_as(trial, settings))
-    model = trained_model(site, rows, method, trial.settings, seed)
-    return predict_with(site, encoded, model, seed, settings, trial.noise)
+def shown_levels(site: ResolvedSite) -> tuple[float, ...]:
+    """The levels of the intervals that are kept of a prediction."""
+    return tuple(sorted({*SWEEP, site.site.decision.interval_level}))
 
 
-def predict_with(
-    site: ResolvedSite, encoded: Ref, model: Ref, seed: int, settings: TransferSettings, noise: Noise | None
-) -> Ref:
-    """A model's predictions of the target's patients, at every level that is shown."""
-    levels = tuple(sorted({*SWEEP, site.site.decision.interval_level}))
-    return predicted_patients(site, encoded, model, seed, settings.passes, levels, noise)
-
-
-def _planned_as(trial: Trial, settings: TransferSettings) -> Planned:
+def planned_as(trial: Trial, settings: TransferSettings) -> Planned:
     """A trial's settings as they were planned; a worker process describes those that were not."""
     wanted = canonical(trial.settings)
     planned = (one for one in planned_trials(trial.method, settings) if canonical(one.settings()) == wanted)
@@ -267,9 +252,11 @@ def join_trials(folder: Path, encoded: Ref, matching: Ref, trials: Mapping[str, 
     write_trial(folder, encoded, matching, Committee(tuple(trials)), risks)
 
 
+@task(task_run_name="average seed {seed}", cache_policy=NO_CACHE)
+@sanitize_errors
 @stage("committee-model", in_worker=True)
-def joined_models(folder: Path, fits: Mapping[str, Ref]) -> None:
-    """Writes model/ and history.json."""
+def join_models(folder: Path, fits: Mapping[str, Ref], seed: int) -> None:
+    """Writes model/ and history.json: the members' models of one seed as one."""
     Committee(tuple(fits)).from_fits([load(ref.path / MODEL) for ref in fits.values()]).save(folder / MODEL)
     write_json(folder / HISTORY, [])
 
@@ -279,13 +266,3 @@ def write_trial(folder: Path, encoded: Ref, matching: Ref, tried: Described, ris
     matched = matching.record(Matching, "matching.json").rows
     write_record(folder / "trial.json", score_trial(tried, load_cohort(encoded.path / SOURCE), risks, matched))
     risks.save(folder / OUT_OF_FOLD)
-
-
-@task(task_run_name="average seed {seed}", cache_policy=NO_CACHE)
-@sanitize_errors
-def join_fits(
-    site: ResolvedSite, encoded: Ref, fits: Mapping[str, Ref], trial: Ref, seed: int, settings: TransferSettings
-) -> Ref:
-    """Joins the members' models of one seed, and predicts the target's patients."""
-    noise = trial.record(Trial, "trial.json").noise
-    return predict_with(site, encoded, joined_models(site, fits), seed, settings, noise)

@@ -18,7 +18,8 @@ import pandas as pd
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from tasks.registry import Champion, find_champion, made_for, version_at
+from tasks.registry import Champion, find_champion, made_for
+from tasks.tracking import version_at
 from tdrop.base import Cohort, DataError, Summary, TdropError, Unavailable, UsageError, plain, read
 from tdrop.contracts import Contract, Site
 from tdrop.data import Prepared, observed_to_horizon, read_labels, subgroups_of

@@ -12,7 +12,7 @@ import typer
 
 from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, Printer, answering, console
 from tdrop.base import UsageError, did_you_mean
-from tdrop.home import Place, write_private
+from tdrop.home import Place
 
 
 def deploy(
@@ -35,54 +35,30 @@ def deploy(
     from tdrop.base import counted
     from tdrop.contracts import load_network
 
-    network, folder = load_network(contracts), _relative(contracts)
-    from flows.deployments import (
-        AUTOMATION,
-        FILE,
-        FLOW,
-        POOL,
-        REHEARSAL_FLOW,
-        WATCH_FLOW,
-        delete_deployment,
-        deploy_file,
-        ensure_pool,
-        keep_automation,
-        plan_file,
-    )
+    network, printer = load_network(contracts), answering(as_json)
+    from flows.deployments import FILE, deploy_to_server, write_file
     from flows.orchestration import require_server
 
-    printer = answering(as_json)
     url = None if write_only else require_server()
-    existing = FILE.read_text(encoding="utf-8") if FILE.is_file() else ""
-    planned = plan_file(existing, network, folder, remove=remove)
-    if planned.text != existing:
-        write_private(FILE.absolute(), planned.text)
-        FILE.chmod(0o644)
-    state = "unchanged" if planned.text == existing else "written"
-    flows = {FLOW: planned.sites, WATCH_FLOW: planned.watches, REHEARSAL_FLOW: planned.rehearsals}
-    names = [name for own in flows.values() for name in own]
-    printer.print(f"{FILE}: {counted(len(names), 'deployment')}, {state}")
-    answer = {"file": str(FILE), "sites": list(planned.sites), "watches": list(planned.watches)}
-    answer |= {"rehearsals": list(planned.rehearsals), "gone": list(planned.gone)}
+    planned, changed = write_file(network, _relative(contracts), remove=remove)
+    number = sum(map(len, planned.by_flow.values()))
+    printer.print(f"{FILE}: {counted(number, 'deployment')}, {'written' if changed else 'unchanged'}")
     if url is None:
         _mention(planned.gone, remove, printer)
-        printer.answer(answer)
+        printer.answer(planned.to_json())
         return
-    from prefect.client.orchestration import get_client
-
-    with get_client(sync_client=True) as client:
-        if notify is not None:
-            # First, because a block that is not there is the user's to correct.
-            keep_automation(client, notify)
-        limit = ensure_pool(client, at_once)
-        deploy_file(names)
-        for name in planned.gone if remove else ():
-            delete_deployment(client, name)
-    for flow, own in flows.items():
-        for name in own:
+    limit = deploy_to_server(planned, at_once, notify, remove=remove)
+    for flow, names in planned.by_flow.items():
+        for name in names:
             printer.print(f"deployed {flow}/{name}")
     _mention(planned.gone, remove, printer)
-    printer.answer({**answer, "removed": remove, "server": url, "at_once": limit, "notify": notify})
+    printer.answer({**planned.to_json(), "removed": remove, "server": url, "at_once": limit, "notify": notify})
+    _say_where_runs_go(url, limit, notify, printer)
+
+
+def _say_where_runs_go(url: str, limit: int, notify: str | None, printer: Printer) -> None:
+    from flows.deployments import AUTOMATION, POOL
+
     printer.print(f"on {url}; runs start when a worker serves the pool: prefect worker start --pool {POOL}")
     printer.print(f"at most {limit} at the same time; `tdrop deploy --at-once` changes that")
     if notify is not None:

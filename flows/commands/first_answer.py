@@ -19,7 +19,6 @@ from flows.commands.start import (
     as_name,
     require_file,
     show_proposal,
-    source_rows,
     write_network,
 )
 from flows.printer import DEFAULT_CONTRACTS, AsJson, Printer, Processes, Seeds, answering
@@ -163,7 +162,7 @@ def _add_new_hospital(
     file: Path, contract: Contract, level: float | None, questions: Questions, console: Printer
 ) -> Site:
     """Writes the new hospital's YAML, asks about its units, and checks its file."""
-    from flows.validate import check_sites
+    from flows.validate import check_only_source, check_sites
     from tdrop.contracts import parse_site
     from tdrop.data import propose_site
     from tdrop.home import Place
@@ -171,7 +170,8 @@ def _add_new_hospital(
     place = Place.at(contracts=DEFAULT_CONTRACTS)
     network = place.network()
     name = _free_name(file, network)
-    beside = source_rows(place, network, contract.name)
+    known = check_only_source(place, contract.name)
+    beside = next((source.frame for source in known.values()), None)
     text = propose_site(name, file, contract, network, beside=beside, level=level)
     for column, unit in parse_site(text, name, network).units.items():
         expected = contract.column(column).unit
@@ -180,7 +180,7 @@ def _add_new_hospital(
             text = _without_unit(text, column)
     path = network.folder / "sites" / f"{name}.yaml"
     path.write_text(text, encoding="utf-8")
-    _, problems = check_sites([name], place, console)
+    _, problems = check_sites([name], place, console, known)
     if problems:
         raise SiteStopped(f"{problems[0]}; change {path} and run `tdrop transfer {name}` in {Path.cwd()}")
     return place.network().site(name)

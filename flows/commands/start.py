@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, answering, repeat
-from tdrop.base import SiteStopped, TdropError, UsageError
+from tdrop.base import SiteStopped, UsageError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from flows.printer import Printer
     from tdrop.contracts import Extract, Network
     from tdrop.data import Asked, EventsAsked, Prepared, TableProposal
-    from tdrop.home import Place
 
 Labelled = Annotated[Path | None, typer.Option(help="A labelled extract: the source's", metavar="FILE")]
 Omop = Annotated[
@@ -209,12 +206,13 @@ def add_site(
     if isinstance(where, Path):
         require_file(where, "the extract that the site sent")
     contract = network.contract(table or _only_table(network))
-    from flows.validate import check_sites
+    from flows.validate import check_only_source, check_sites
     from tdrop.contracts import parse_site
     from tdrop.data import propose_event_site, propose_site
 
+    known = check_only_source(place, contract.name)
     if isinstance(where, Path):
-        beside = source_rows(place, network, contract.name)
+        beside = next((source.frame for source in known.values()), None)
         text = propose_site(name, where.absolute(), contract, network, beside=beside, level=level)
     else:
         text = propose_event_site(name, where, contract, network, home=place.root, level=level)
@@ -223,7 +221,7 @@ def add_site(
     path.write_text(text, encoding="utf-8")
     console.print(text, markup=False)
     console.print(f"[bold]Written to {path}.[/] Read every line marked as a guess before you rely on it.\n")
-    [validation], problems = check_sites([name], place, console)
+    [validation], problems = check_sites([name], place, console, known)
     console.answer({"site": name, "file": str(path), "guesses": text.count("# guess"), "validation": validation})
     if problems:
         raise SiteStopped(f"{problems[0]}; change {path} and run `tdrop validate {name}{repeat(contracts)}`")
@@ -258,26 +256,6 @@ def _only_table(network: Network) -> str:
         known = ", ".join(sorted(network.contracts)) or "none yet: `tdrop add-table` proposes one"
         raise UsageError(f"say which table the file holds with --table; known: {known}")
     return next(iter(network.contracts))
-
-
-def source_rows(place: Place, network: Network, table: str) -> pd.DataFrame | None:
-    """The checked rows of the table's source, which the validation needs anyway; None where they cannot be read."""
-    import pandas as pd
-
-    from tasks.prepare import read_and_check
-    from tdrop.data import fingerprint
-    from tdrop.home import FRAME
-
-    sources = [site.name for site in network.sites.values() if site.role == "source" and site.table == table]
-    if len(sources) != 1:
-        return None
-    source = place.resolve(sources[0])
-    try:
-        rows = read_and_check.fn(source, fingerprint(source.site, **source.where))
-    except TdropError:
-        # The validation says why.
-        return None
-    return pd.read_parquet(rows.path / FRAME)
 
 
 def _propose(

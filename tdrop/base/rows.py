@@ -5,6 +5,7 @@ Persons are numbers (rows,), the same for the rows of one person and for no othe
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,12 @@ def ascending(*scores: NDArray[Any]) -> Indices:
     return np.lexsort((fixed_shuffle(len(scores[0])), *reversed(scores)))
 
 
+@lru_cache(maxsize=8)
 def fixed_shuffle(rows: int) -> Indices:
     """A random order of the rows that is the same each time (rows,)."""
-    return np.random.default_rng(rows).permutation(rows)
+    order = np.random.default_rng(rows).permutation(rows)
+    order.flags.writeable = False
+    return order
 
 
 def count_persons(persons: Indices) -> int:

@@ -32,7 +32,7 @@ from tdrop.data.names import CLOSE_ENOUGH, are_names, same_names, similarity, un
 from tdrop.data.readers import kind_of, read_file
 from tdrop.data.suspicions import likely_unit, most_plausible_unit, share_within
 from tdrop.data.units import convert
-from tdrop.data.values import as_text, translate_label
+from tdrop.data.values import as_text, translate_labels
 
 #: A map of more labels than this is not worth guessing.
 MOST_LABELS = 30
@@ -224,7 +224,8 @@ def _could_hold(column: Column, text: pd.Series, numbers: Doubles) -> bool:
     labels = [plain_label(str(label)) for label in text.unique()]
     known = known_labels(column)
     meant = guess_labels(labels, column) if 2 <= len(labels) <= MOST_LABELS else {}
-    return any(translate_label(label, column, {}) in known or meant.get(label, (None, ""))[0] for label in labels)
+    translated = translate_labels(labels, column, {})
+    return any(ours in known or meant.get(label, (None, ""))[0] for label, ours in zip(labels, translated, strict=True))
 
 
 def _refuse_strangers(matched: Mapping[str, str], raw: pd.DataFrame, contract: Contract) -> None:
@@ -299,7 +300,7 @@ def _propose_labels(
         return
     counts = values.map(to_label, na_action="ignore").value_counts()
     held = list(dict.fromkeys(plain_label(str(label)) for label in counts.index if str(label) not in {"", *codes}))
-    read = {label: translate_label(label, column, {}) for label in held}
+    read = dict(zip(held, translate_labels(held, column, {}), strict=True))
     if known.issuperset(read.values()) and not any(label in theirs for label in held):
         return
     # Codes are guessed together: half a map would leave 1 as it is where 1 and 2 are the codes.

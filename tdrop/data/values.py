@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,7 @@ def as_labels(
     categorical column: the contract says whether its row may be used.
     """
     labels, inverse = _distinct_labels(values, codes)
-    labels = [translate_label(label, column, translate) for label in labels]
+    labels = translate_labels(labels, column, translate)
     if column.type == "binary":
         table = np.asarray([float(label) if label in ("0", "1") else np.nan for label in labels] + [np.nan])
         numbers = table[inverse]
@@ -123,15 +123,17 @@ def as_labels(
     return pd.Series(pd.Categorical.from_codes(positions, dtype=dtype)), np.zeros(len(values), dtype=bool)
 
 
-def translate_label(label: str, column: Column, translate: Mapping[str, str]) -> str:
-    """A label of the extract as the contract writes it: 1.0 is 1, and yes is 1 where only 0 and 1 are known."""
-    for spelling in (label, plain_label(label)):
-        if spelling in translate:
-            return translate[spelling]
+def translate_labels(labels: Sequence[str], column: Column, translate: Mapping[str, str]) -> list[str]:
+    """Labels of the extract as the contract writes them: 1.0 is 1, and yes is 1 where only 0 and 1 are known."""
     known = known_labels(column)
-    if label in known or plain_label(label) in known:
-        return label if label in known else plain_label(label)
-    return _BINARY.get(label.lower(), label) if set(known) == {"0", "1"} else label
+    ours = {label: label for label in known}
+    words = _BINARY if set(known) == {"0", "1"} else {}
+    translated = []
+    for label, plain in zip(labels, [plain_label(label) for label in labels], strict=True):
+        # The site's map is asked first, by the label as it is and then without decimals.
+        meaning = translate.get(label, translate.get(plain, ours.get(label, ours.get(plain))))
+        translated.append(words.get(label.lower(), label) if meaning is None else meaning)
+    return translated
 
 
 def unmatched_keys(values: pd.Series, translate: Mapping[str, str]) -> list[str]:

@@ -54,12 +54,14 @@ class KnownOutcomes:
 class FitNumbers:
     """One method, one seed: the numbers of all patients, of every resample (resamples,), and what they rest on.
 
-    `intervals` holds those over patients that a statistic makes itself.
+    `percentiles` holds the central intervals of the resamples, `intervals` those over patients that a statistic makes
+    itself.
     """
 
     point: Mapping[str, float]
     resampled: Mapping[str, Doubles]
     rests_on: Mapping[str, tuple[int, int]]
+    percentiles: Mapping[str, tuple[float | None, float | None]]
     intervals: Mapping[str, tuple[float, float]]
 
 
@@ -71,9 +73,11 @@ def patients_interval(name: str, fits: Sequence[FitNumbers]) -> tuple[float | No
     if not len(fits[0].resampled[name]):
         return None, None
     if any(name in fit.intervals for fit in fits):
-        own = [fit.intervals.get(name) or metrics.percentile_interval(fit.resampled[name]) for fit in fits]
+        own = [fit.intervals.get(name) or fit.percentiles[name] for fit in fits]
         ends = np.array([pair for pair in own if None not in pair], dtype=np.float64).mean(axis=0)
         return float(ends[0]), float(ends[1])
+    if len(fits) == 1:
+        return fits[0].percentiles[name]
     return metrics.percentile_interval(np.mean([fit.resampled[name] for fit in fits], axis=0))
 
 
@@ -111,6 +115,7 @@ def _collect(plan: Sequence[Statistic], drawn: Sequence[Doubles], once: Doubles)
         point=dict(zip(names, point.tolist(), strict=True)),
         resampled=dict(zip(names, resampled, strict=True)),
         rests_on=dict(zip(names, rests_on, strict=True)),
+        percentiles=dict(zip(names, metrics.percentile_intervals(resampled), strict=True)),
         intervals={name: pair for statistic in plan for name, pair in statistic.intervals.items()},
     )
 

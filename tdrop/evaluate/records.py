@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Self
@@ -111,7 +111,7 @@ class Evaluation:
     def _index(self) -> dict[tuple[str, str, int | str, str], Row]:
         return {(row.method, row.metric, row.seed, row.group): row for row in self.rows}
 
-    @property
+    @cached_property
     def methods(self) -> tuple[str, ...]:
         """Methods in the order in which they were evaluated."""
         return tuple(dict.fromkeys(row.method for row in self.rows))
@@ -129,6 +129,10 @@ class Evaluation:
         """Returns the value of one number, or None."""
         row = self.row(method, metric, seed, group)
         return None if row is None else row.value
+
+    def find_rows(self, methods: Sequence[str], metrics: Sequence[str], group: str = ALL) -> list[list[Row | None]]:
+        """Returns the numbers of a table: by method one per metric, None where it was not computed."""
+        return [[self._index.get((method, metric, ALL, group)) for metric in metrics] for method in methods]
 
     def to_dict(self) -> dict[str, Any]:
         """Returns evaluation.json."""

@@ -137,7 +137,9 @@ def _all_row(template: Row, name: str, singles: Sequence[Row], numbers: Sequence
         estimable = estimable[:1]
     points = [one.point[name] for one in estimable]
     patients = patients_interval(name, estimable)
-    low, high = _within(template.metric, metrics.over_fits(float(np.mean(points)), patients, [points]))
+    if len(points) > 1:
+        patients = metrics.over_fits(float(np.mean(points)), patients, [points])
+    low, high = _within(template.metric, patients)
     row = replace(row, low=low, high=high, over=_over(low, len(points)))
     return _over_seeds(row, [single.value for single in singles])
 

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from tdrop.base import DataError, Doubles, Indices
 from tdrop.choose import ALIKE
 from tdrop.methods import COMMITTEE
-from tdrop.metrics import apply_lines, count_blocks, divide, log_loss, weighted_lines
+from tdrop.metrics import apply_lines, count_blocks, log_loss, weighted_lines
 
 #: The last three are of several classes or of a continuous outcome: `tdrop/forecast/kinds.py`.
 Quantity = Literal["auroc", "error_rate", "net_benefit", "brier", "outcomes", "log_loss", "mae", "rmse"]
@@ -93,7 +93,8 @@ class Ranked:
         concordant = np.vecdot(u, self._beaten(v))
         tops = np.stack([concordant, U - hit + harm, hit - odds * harm, squares, U])
         bottoms = np.stack([U * V, *[U + V] * 4])
-        return divide(tops, bottoms)
+        divided: Doubles = np.divide(tops, bottoms, out=np.full(tops.shape, np.nan), where=bottoms > 0)
+        return divided
 
     def slopes(self, outcome: NDArray[Any]) -> Doubles:
         """How each number moves when one patient's mass goes from v to u (5, rows), rows as they were given.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -56,7 +57,13 @@ def save_cohort(path: Path, cohort: Cohort) -> None:
 
 
 def load_cohort(path: Path) -> Cohort:
-    """Reads what `save_cohort` wrote."""
+    """Reads what `save_cohort` wrote; nobody changes its arrays, so that one file is read once per process."""
+    status = path.stat()
+    return _read_cohort(path, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=4)
+def _read_cohort(path: Path, _written: int, _size: int) -> Cohort:
     data = read_arrays(path)
     described = tuple(Feature(**feature) for feature in json.loads(str(data["features"])))
     return Cohort(

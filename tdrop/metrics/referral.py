@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.base import Doubles, Indices, Mask, Summary, ascending
+from tdrop.base import Doubles, Indices, Mask, Summary, ascending, fixed_shuffle
 from tdrop.metrics.scores import misclassified
 
 
@@ -40,7 +40,7 @@ def capacity_count(rows: int, share: float) -> int:
 
 def highest(score: NDArray[Any], count: int) -> Mask:
     """Returns the `count` rows of highest score (rows,); among equals chance decides, the same each time."""
-    order = ascending(-np.asarray(score, dtype=np.float64))
+    order = np.lexsort((fixed_shuffle(len(score)), -np.asarray(score, dtype=np.float64)))
     mask = np.zeros(len(order), dtype=np.bool_)
     mask[order[:count]] = True
     return mask

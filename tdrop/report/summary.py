@@ -28,7 +28,7 @@ REFERRALS = ("referrals", "capacity_referrals", "unlike_referrals", "referred", 
 def report_summary(data: ReportData) -> SiteSummary:
     """Returns the summary of a report."""
     evaluation = data.evaluation
-    reasons = referral_counts(data)
+    methods, reasons = evaluation.methods, referral_counts(data)
     trial = picked_trial(data.tuning.get(data.method, ()))
     return SiteSummary(
         site=data.site.name,
@@ -60,9 +60,9 @@ def report_summary(data: ReportData) -> SiteSummary:
                 method,
                 method_label(method),
                 method == data.method,
-                *(evaluation.value(method, name) for name in INDEXED),
+                *(None if row is None else row.value for row in rows),
             )
-            for method in evaluation.methods
+            for method, rows in zip(methods, evaluation.find_rows(methods, INDEXED), strict=True)
         ),
     )
 

@@ -96,8 +96,8 @@ def metric_table(
         caption=caption,
         head=("Method", *(titles or (METRICS[metric].title for metric in metrics))),
         lines=tuple(
-            (Cell(method_label(method)), *(metric_cell(evaluation.row(method, metric)) for metric in metrics))
-            for method in methods
+            (Cell(method_label(method)), *map(metric_cell, rows))
+            for method, rows in zip(methods, evaluation.find_rows(methods, metrics), strict=True)
         ),
         note=note,
         marked=_place(data.method, methods),
@@ -213,7 +213,7 @@ def subgroup_table(data: ReportData) -> Table | None:
         return None
     names = subgroup_metrics(labelled=data.labelled, task=data.contract.task)
     lines = tuple(
-        (Cell(group), *(metric_cell(evaluation.row(data.method, name, group=group)) for name in names))
+        (Cell(group), *map(metric_cell, evaluation.find_rows([data.method], names, group)[0]))
         for group in evaluation.groups
     )
     head = ("Subgroup", *(METRICS[name].title for name in names))

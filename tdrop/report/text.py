@@ -31,6 +31,7 @@ NOTHING = "–"
 _NATURAL = (0, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 100_000, 1_000_000)
 
 
+@cache
 def method_label(name: str) -> str:
     """Returns a method's name for people; a method of another version keeps its own."""
     try:

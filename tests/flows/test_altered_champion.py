@@ -14,11 +14,11 @@ from conftest import leave_reports_out, transfer, write_tiny_network
 from flows.audit import audit_site
 from tasks.models import copy_of
 from tasks.recalibrate import recalibrate_site
-from tasks.registry import CHAMPION, promote_candidate, restore_champion, version_at
+from tasks.registry import CHAMPION, promote_candidate, restore_champion
 from tasks.run import last_run
 from tasks.score import find_champion, score_batch
 from tasks.settings import TransferSettings
-from tasks.tracking import connect
+from tasks.tracking import connect, version_at
 from tdrop.base import TdropError
 from tdrop.served.promotion import ADDED
 

@@ -28,11 +28,11 @@ from tasks.export import export_site
 from tasks.models import CANDIDATE, MODELS_DIGEST, copy_of
 from tasks.publish import assemble, refresh_report
 from tasks.recording import record_site
-from tasks.registry import BY, CHAMPION, champion_record, promote_candidate, restore_champion, version_at
+from tasks.registry import BY, CHAMPION, champion_record, promote_candidate, restore_champion
 from tasks.run import last_run
 from tasks.score import find_champion, score_batch
 from tasks.site_record import site_record
-from tasks.tracking import connect, tracking_uri
+from tasks.tracking import connect, tracking_uri, version_at
 from tdrop.base import DataError, SiteStopped, Unavailable, UsageError
 from tdrop.home.status import read_status
 from tdrop.methods import load

@@ -277,9 +277,9 @@ def test_a_home_that_may_only_be_read_gives_out_what_left_before(only_read, tmp_
 
 def test_what_leaves_is_counted_over_stand_ins(place):
     """Exact numbers, however rounded, tell the last patient to whoever knows all the others."""
+    from tasks.export import leaving_data
     from tasks.publish import assemble
     from tasks.run import last_run
-    from tasks.stand_ins import leaving_data
     from tdrop.disclosure import disclose
 
     run = last_run(place, SITE)

@@ -18,10 +18,10 @@ from separate_process import go_on, start_transfer, wait_for_pause
 
 from flows import deployments
 from tasks.prune import made_from
-from tasks.registry import CHAMPION, promote_candidate, restore_champion, version_at
+from tasks.registry import CHAMPION, promote_candidate, restore_champion
 from tasks.run import last_run
 from tasks.score import find_champion
-from tasks.tracking import EXPERIMENTS, connect
+from tasks.tracking import EXPERIMENTS, connect, version_at
 from tdrop.base import UsageError
 from tdrop.home.place import Place
 from tdrop.home.status import one_at_a_time

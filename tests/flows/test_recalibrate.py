@@ -16,10 +16,10 @@ from tasks.labels import DRAW, remember_labels, write_list
 from tasks.models import CANDIDATE, LINE, METHOD, RECALIBRATED_FROM
 from tasks.publish import refresh_report
 from tasks.recalibrate import KNOWN, LABELS, recalibrate_site
-from tasks.registry import find_champion, promote_candidate, restore_champion, version_at
+from tasks.registry import find_champion, promote_candidate, restore_champion
 from tasks.run import last_run
 from tasks.score import score_batch
-from tasks.tracking import connect
+from tasks.tracking import connect, version_at
 from tdrop.base import UsageError
 from tdrop.evaluate import REFIT
 from tdrop.forecast import draw_list

@@ -11,10 +11,10 @@ import pytest
 from conftest import cheap, settle, write_tiny_network
 from separate_process import start_transfer
 
+from tasks.export import leaving_data
 from tasks.publish import assemble
 from tasks.run import last_run
 from tasks.site_record import DIGITS
-from tasks.stand_ins import leaving_data
 from tasks.tracking import EXPERIMENTS, connect
 from tdrop.metrics import METRICS
 

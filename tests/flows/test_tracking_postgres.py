@@ -10,9 +10,9 @@ import pytest
 from conftest import cheap, leave_reports_out, transfer as run_transfer, write_tiny_network
 from waiting import postgres_server
 
-from tasks.registry import CHAMPION, forget_site, promote_candidate, restore_champion, version_at
+from tasks.registry import CHAMPION, forget_site, promote_candidate, restore_champion
 from tasks.run import last_run
-from tasks.tracking import EXPERIMENTS, connect
+from tasks.tracking import EXPERIMENTS, connect, version_at
 from tdrop.base import DataError, Unavailable, UsageError
 from tdrop.served.model import Served
 

@@ -18,10 +18,11 @@ from flows.shift import compare_patients
 from tasks.export import export_site
 from tasks.models import CANDIDATE
 from tasks.publish import assemble
-from tasks.registry import promote_candidate, version_at
+from tasks.registry import promote_candidate
 from tasks.run import last_run
 from tasks.score import last_verdict, score_batch
 from tasks.site_record import LINE, site_record
+from tasks.tracking import version_at
 from tdrop.base import SiteStopped
 from tdrop.home.status import read_status
 

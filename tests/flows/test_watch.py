@@ -20,9 +20,8 @@ from tasks import registry
 from tasks.batches import pick_up, retrain_due
 from tasks.governance import CARD_TAG, put_to_use, read_plan
 from tasks.models import CANDIDATE
-from tasks.registry import version_at
 from tasks.score import score_batch
-from tasks.tracking import connect, experiment_id
+from tasks.tracking import connect, experiment_id, version_at
 from tasks.watch import begin, open_watch, read_watch, require_champion, watch_outcomes
 from tdrop.base import DataError, TdropError, UsageError
 from tdrop.data import simulate

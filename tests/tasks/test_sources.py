@@ -9,7 +9,14 @@ import pandas as pd
 import pytest
 from conftest import settle
 
-from tasks.prepare import encode_pair, pool_sources, read_and_check
+from tasks.prepare import (
+    columns_to_leave_out,
+    encode_sources,
+    encode_target,
+    fingerprint_labels,
+    pool_sources,
+    read_and_check,
+)
 from tdrop.base import ContractError
 from tdrop.contracts import Validation
 from tdrop.data import fingerprint, simulate
@@ -49,7 +56,10 @@ def encode(place, name: str = "harbour"):
     where = {"home": place.root, "base": site.network.base}
     prepared = [read_and_check.fn(own, fingerprint(own.site, **where)) for own in site.resolved_sources()]
     pool = pool_sources(site, prepared)
-    encoded = encode_pair.fn(site, pool, read_and_check.fn(site, fingerprint(site.site, **where), pool))
+    target = read_and_check.fn(site, fingerprint(site.site, **where), pool)
+    left_out = columns_to_leave_out(site, pool, target)
+    labelled = encode_sources.fn(site, site.resolved_sources(), pool, fingerprint_labels(site), *left_out)
+    encoded = encode_target.fn(site, labelled, target)
     return pool.record(Validation, "validation.json"), encoded.json(SMALL_SOURCES), load_cohort(encoded.path / SOURCE)
 
 
