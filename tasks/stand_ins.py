@@ -98,7 +98,7 @@ def counted_again(
 
 
 def _rows(place: Place, frame: pd.DataFrame, column: str) -> Indices:
-    return pick_stand_ins(frame[column], keyed(place.root, "stand-ins")[:16])
+    return pick_stand_ins(frame[column], keyed(place.main, "stand-ins")[:16])
 
 
 def _taken(known: KnownLabels | None, rows: Indices) -> KnownLabels | None:

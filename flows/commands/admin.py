@@ -179,7 +179,7 @@ def _erase(place: Place, site: str, printer: Printer, forget_exports: bool) -> N
     What stays, unless a person says otherwise, is a keyed digest per patient of the reports that left: a site that
     comes back must not export nearly the same patients again.
     """
-    from tasks.export import published_in
+    from tasks.export import published_in, published_names
     from tasks.prune import erase_files, rehearsals_of
     from tasks.publish import publish_index
     from tasks.registry import forget_site, kept_stages
@@ -191,7 +191,8 @@ def _erase(place: Place, site: str, printer: Printer, forget_exports: bool) -> N
             played = Place.at(folder, folder / "contracts")
             stack.enter_context(_nobody_runs(played, _sites_with_traces(played)))
         stages = erase_files(place, site, kept_stages(place, besides=site))
-        published_in(place).forget(site, patients=forget_exports)
+        for name in published_names(site):
+            published_in(place).forget(name, patients=forget_exports)
         runs = forget_site(place, site)
         pages = _erase_from_prefect(place, site)
         publish_index(place)

@@ -45,6 +45,7 @@ from .interrupt import (
 )
 from .place import (
     PRIVATE as PRIVATE,
+    REHEARSALS as REHEARSALS,
     Place as Place,
     ResolvedSite as ResolvedSite,
     default_home as default_home,

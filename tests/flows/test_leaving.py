@@ -15,11 +15,16 @@ from conftest import cheap, settle, transfer as run_transfer, write_tiny_network
 
 from flows.audit import audit_site, run_audit
 from flows.printer import Printer
+from tasks import stand_ins
+from tasks.export import published_in
+from tasks.governance import put_to_use, read_card
 from tasks.publish import escape_markdown
+from tasks.recalibrate import recalibrate_site
+from tasks.registry import promote_candidate
 from tasks.tracking import EXPERIMENTS, connect
 from tdrop.base import DataError, SiteStopped
 from tdrop.disclosure import against_the_rules
-from tdrop.home import digest_of
+from tdrop.home import Place, digest_of
 
 SITE = "harbour"
 SETTINGS = cheap("logistic_regression")
@@ -290,3 +295,36 @@ def test_what_leaves_is_counted_over_stand_ins(place):
     assert shown.matching.balance != rounded.matching.balance
     assert (shown.verdict, shown.evaluation.patients) == (rounded.verdict, rounded.evaluation.patients)
     assert leaving_data(place, run, whole).evaluation == shown.evaluation
+
+
+def test_an_outcome_more_leaves_neither_in_a_card_nor_in_a_recalibration(tmp_path, prefect_server, monkeypatch):
+    """The model is the same and its version knows nothing of the report that was withheld since."""
+    place = write_tiny_network(tmp_path)
+    monkeypatch.setenv("TDROP_HOME", place.home)
+    hide_small_counts(place)
+    outcomes = place.root / "demo" / f"{SITE}_outcomes.csv"
+    all_outcomes = pd.read_csv(outcomes)
+    all_outcomes[:-1].to_csv(outcomes, index=False)
+    settle(place.root / "demo")
+    transfer(place)
+    before = recalibrate_site(place, SITE, str(outcomes), "intercept")
+    all_outcomes.to_csv(outcomes, index=False)
+    settle(place.root / "demo")
+    transfer(place)
+    after = recalibrate_site(place, SITE, str(outcomes), "intercept")
+    client = connect(place)
+    told = [client.get_run(client.get_model_version(f"tdrop-{SITE}", one.version).run_id) for one in (before, after)]
+    assert [sorted(run.data.metrics) != [] for run in told] == [True, False]
+    assert before.log_loss_before != after.log_loss_before, "what two of them would have told"
+    promote_candidate(place, SITE, by="Dr Chen", note="a test")
+    put_to_use(place, SITE)
+    assert read_card(place, SITE, leaving=False) is not None
+    assert read_card(place, SITE, leaving=True) is None
+
+
+def test_a_rehearsal_remembers_what_left_of_a_site_and_counts_the_same_patients(tmp_path):
+    place = write_tiny_network(tmp_path)
+    played = Place.at(place.root / "rehearsals" / "prostate", place.contracts)
+    assert published_in(played) == published_in(place)
+    ids = pd.DataFrame({"patient_id": [f"P{number}" for number in range(100)]})
+    assert list(stand_ins._rows(played, ids, "patient_id")) == list(stand_ins._rows(place, ids, "patient_id"))
