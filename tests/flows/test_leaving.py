@@ -328,3 +328,17 @@ def test_a_rehearsal_remembers_what_left_of_a_site_and_counts_the_same_patients(
     assert published_in(played) == published_in(place)
     ids = pd.DataFrame({"patient_id": [f"P{number}" for number in range(100)]})
     assert list(stand_ins._rows(played, ids, "patient_id")) == list(stand_ins._rows(place, ids, "patient_id"))
+
+
+def test_a_source_whose_label_file_is_refused_leaves_no_number(tmp_path, prefect_server):
+    place = write_tiny_network(tmp_path)
+    hide_small_counts(place)
+    file = Path(place.contracts) / "sites" / f"{SITE}.yaml"
+    file.write_text(file.read_text().replace("role: target", "role: both"))
+    outcomes = place.root / "demo" / f"{SITE}_outcomes.csv"
+    outcomes.write_text(outcomes.read_text().replace("MIL00000", "OTHER"))
+    settle(place.root / "demo")
+    with pytest.raises(DataError, match=f"the label file for site '{SITE}' was refused; why is in") as caught:
+        run_transfer(place, "hillside", SETTINGS)
+    assert not tokens(str(caught.value).replace(str(place.root), ""))
+    assert "of its 150 rows" in (place.site(SITE) / "refused" / "labels.txt").read_text()
