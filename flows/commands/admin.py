@@ -187,11 +187,14 @@ def _erase(place: Place, site: str, printer: Printer, forget_exports: bool) -> N
 
     with ExitStack() as stack:
         stack.enter_context(_nobody_runs(place, [site]))
+        names = set(published_names(site))
         for folder in rehearsals_of(place, site):
             played = Place.at(folder, folder / "contracts")
             stack.enter_context(_nobody_runs(played, _sites_with_traces(played)))
+            # Whoever played beside the site learned from it.
+            names |= {published_names(other)[1] for other in _sites_with_traces(played)}
         stages = erase_files(place, site, kept_stages(place, besides=site))
-        for name in published_names(site):
+        for name in sorted(names):
             published_in(place).forget(name, patients=forget_exports)
         runs = forget_site(place, site)
         pages = _erase_from_prefect(place, site)
