@@ -27,7 +27,11 @@ class OwnPagesOnly:
         if scope["type"] in {"http", "websocket"}:
             port = scope["server"][1]
             own = {f"http://{name}" + (f":{port}" if port != 80 else "") for name in LOOPBACK}
-            if not own.issuperset(Headers(scope=scope).getlist("origin")):
+            headers = Headers(scope=scope)
+            # A link may lead here; a frame or a picture on a foreign page may not, and names no origin.
+            embedded = headers.get("sec-fetch-dest", "document") != "document"
+            foreign = headers.get("sec-fetch-site") in ("cross-site", "same-site") and embedded
+            if foreign or not own.issuperset(headers.getlist("origin")):
                 refusal = PlainTextResponse("this server answers only its own pages and programs", status_code=403)
                 await refusal(scope, receive, send)
                 return

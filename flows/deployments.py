@@ -319,8 +319,9 @@ def erase_traces(site: str) -> str:
     """Removes a site's deployment, flow runs and artifacts, and says how many there were."""
     with get_client(sync_client=True) as client:
         deployments = delete_deployment(client, site) + delete_deployment(client, f"{site}{WATCH_ENDING}")
-        # Runs about this site alone carry its name as a parameter.
-        runs = [run.id for run in _every(client.read_flow_runs) if run.parameters.get("site") == site]
+        # Runs about this site carry its name as a parameter; those that learned from it, as in a rehearsal, as a tag.
+        every = _every(client.read_flow_runs)
+        runs = [run.id for run in every if run.parameters.get("site") == site or f"source:{site}" in run.tags]
         for run_id in runs:
             client.delete_flow_run(run_id)
         artifacts = erase_artifacts(client, site)

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from tdrop.base import TdropError, Unavailable, UsageError
 from tdrop.home import PRIVATE, default_home, interrupt_requested, request_interrupt, write_private
@@ -29,6 +29,8 @@ HURRIED_SECONDS = 2
 PARENT_DEATH_SIGNAL = 1
 #: Below the home, while `tdrop ui` runs: the address of its Prefect server.
 SERVER_NOTE = "prefect-server.url"
+#: Below the home, held while `tdrop ui` runs.
+UI_LOCK = "ui.lock"
 #: Parts of a Prefect server that a single command does not need.
 UNUSED_SERVICES = (
     "PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED",
@@ -197,12 +199,18 @@ def announcing(home: Path, url: str) -> Iterator[None]:
 
 
 def announced(home: Path) -> str | None:
-    """The Prefect server that `tdrop ui` runs on this home, if it answers."""
+    """The Prefect server that `tdrop ui` runs on this home, if it answers.
+
+    At the address of a `tdrop ui` that was killed another home's may answer: its own holds the home's lock.
+    """
     try:
         url = (home / SERVER_NOTE).read_text(encoding="utf-8")
+        with FileLock(home / UI_LOCK, blocking=False, mode=0o600):
+            return None
+    except Timeout:
+        return url if answers(f"{url}/health") else None
     except OSError:
         return None
-    return url if answers(f"{url}/health") else None
 
 
 def answers(address: str) -> bool:
@@ -327,6 +335,8 @@ def free_port() -> int:
 def require_free(port: int, name: str) -> None:
     """Says in one sentence that a port is taken."""
     with socket.socket() as probe:
+        # Connections of a server that ended a moment ago do not keep its port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:

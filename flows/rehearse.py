@@ -37,7 +37,7 @@ from tdrop.forecast import (
     RehearsedSite,
     SiteNumber,
 )
-from tdrop.home import FORECAST, Place, now, prepare_environment, write_private
+from tdrop.home import FORECAST, REHEARSALS, Place, now, prepare_environment, write_private
 from tdrop.methods import have_samples
 from tdrop.metrics import OUTCOME_KINDS
 from tdrop.report import render_rehearsal
@@ -51,7 +51,7 @@ WRITTEN = ("location", "reader", "renames", "units", "categories", "missing_code
 
 def rehearsal_folder(place: Place, table: str) -> Path:
     """Where a table's rehearsal lies."""
-    return place.root / "rehearsals" / table
+    return place.root / REHEARSALS / table
 
 
 @flow(name="rehearse-table", flow_run_name="rehearse {table}", persist_result=False)

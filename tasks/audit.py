@@ -45,7 +45,7 @@ from tdrop.forecast import (
     read_ledger,
     split_drop,
 )
-from tdrop.home import FORECAST, RISKS, Place, Ref, ResolvedSite, load_pair, now, site_stage
+from tdrop.home import FORECAST, REHEARSALS, RISKS, Place, Ref, ResolvedSite, load_pair, now, site_stage
 from tdrop.methods import build
 from tdrop.metrics import per_row_log_loss, per_row_loss
 from tdrop.shift import judge_known_outcomes
@@ -255,7 +255,7 @@ def methods_to_refit(run: Run, rows: int) -> list[Method]:
 
 def prior_of_lines(place: Place, site: str, *, stopped: bool) -> tuple[float, float]:
     """How far risks may be off at a site: by its verdict, and by the last rehearsal of its table."""
-    file = place.root / "rehearsals" / place.network().site(site).table / REHEARSAL
+    file = place.root / REHEARSALS / place.network().site(site).table / REHEARSAL
     return choose_prior(stopped, read_record(Rehearsal, file).intercepts if file.is_file() else ())
 
 

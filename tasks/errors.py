@@ -12,8 +12,20 @@ from typing import Any, ParamSpec, TypeVar
 
 from prefect.cache_policies import NO_CACHE
 
-from tdrop.base import Damaged, OutOfTime, TdropError, Unavailable, Unwritable, describe, notice_another_try, used_up
-from tdrop.home import Interrupted, raise_if_interrupted
+from tdrop.base import (
+    Damaged,
+    DataError,
+    LabelsRefused,
+    OutOfTime,
+    TdropError,
+    Unavailable,
+    Unwritable,
+    describe,
+    notice_another_try,
+    used_up,
+)
+from tdrop.disclosure import limit
+from tdrop.home import Interrupted, ResolvedSite, raise_if_interrupted, write_private
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -43,6 +55,15 @@ def sanitize_errors(fn: Callable[P, R]) -> Callable[P, R]:
             raise TdropError(f"{name} failed with {describe(error)}") from None
 
     return run
+
+
+def refuse_labels(site: ResolvedSite, error: DataError) -> DataError:
+    """The refusal of a label file as Prefect may keep it: its counts stay at a site that hides small ones."""
+    if not limit(site.policy) or isinstance(error, Unavailable):
+        return error
+    file = site.place.site(site.name) / "refused" / "labels.txt"
+    write_private(file, f"{error}\n")
+    return LabelsRefused(f"the label file for site '{site.name}' was refused; why is in {file}", file)
 
 
 def try_to_record(what: str, record: Callable[..., object], *args: Any) -> str | None:

@@ -82,22 +82,32 @@ def export_site(place: Place, run: Run, whole: ReportData, folder: Path, word: s
 
 def published_in(place: Place) -> Published:
     """What has left of the sites of a home."""
-    return Published(place.root / "published")
+    return Published(place.main / "published")
 
 
 def _write_disclosed(place: Place, run: Run, whole: ReportData, threshold: int, folder: Path, word: str) -> Leaving:
     """Writes what may leave, or once more what left last where the two together would tell of few patients."""
-    published, now, question = published_in(place), patients_of(whole, place), question_of(whole)
-    # What is said of the report before must be what left, not what stayed.
-    previous = published.before(now, question, SiteSummary)
-    data = replace(leaving_data(place, run, whole), previous=previous)
-    objection = published.objection(now, question, threshold, word=bool(word))
-    if not objection:
-        published.keep(now, question, lambda files: write_export(data, files), word)
-    published.copy(question.site, folder)
+    published, now, question = published_in(place), patients_of(whole, place), _asked(whole, place, run)
+    data = leaving_data(place, run, whole)
+    # Of two reports of nearly the same patients that are written at once, one comes after the other.
+    with published.alone():
+        # What is said of the report before must be what left, not what stayed.
+        data = replace(data, previous=published.before(now, question, SiteSummary))
+        objection = published.objection(now, question, threshold, word=bool(word))
+        if not objection:
+            published.keep(now, question, lambda files: write_export(data, files), word)
+        published.copy(question.site, folder)
     if not objection:
         return Leaving(data)
     return Leaving(data, f"{objection}: the two together would tell of few, so the report that left last stands")
+
+
+def is_withheld(place: Place, run: Run, whole: ReportData) -> bool:
+    """Whether a run's report may not leave beside those that did: nor may anything else that is made of it."""
+    threshold = limit(whole.site.disclosure)
+    if not threshold:
+        return False
+    return bool(published_in(place).objection(patients_of(whole, place), _asked(whole, place, run), threshold))
 
 
 def copy_what_left(place: Place, site: str, folder: Path) -> str:
@@ -122,18 +132,27 @@ def patients_of(data: ReportData, place: Place | None = None) -> State:
     counts |= {item.rule: item.count for item in target.findings if item.about == "patients"}
     aside = {rule: to_number(count) for rule, count in counts.items()}
     theirs = None if source.simulated or source.public else data.source_frame
-    secret = {} if place is None else {"key": keyed(place.root, "published")[:16]}
+    secret = {} if place is None else {"key": keyed(place.main, "published")[:16]}
     ids = data.contract.id_column
     return state_of(data.target_frame, data.y, aside=aside, source=theirs, ids=ids, **secret)
 
 
-def question_of(data: ReportData) -> Question:
-    """What a report asks about its patients: by which columns and cuts they are counted, and at which level."""
-    contract = data.contract
-    columns = [[column.name, column.type, column.categories] for column in contract.columns]
-    cuts = [[subgroup.column, subgroup.cuts] for subgroup in contract.subgroups]
-    asked = [columns, cuts, plain(data.site.decision), data.site.disclosure.threshold]
-    return Question(data.site.name, digest_of(asked))
+def _asked(data: ReportData, place: Place, run: Run) -> Question:
+    return question_of(data, run.stages.models.digest, rehearsed=place.main != place.root)
+
+
+def question_of(data: ReportData, models: str = "", *, rehearsed: bool = False) -> Question:
+    """What a report asks about its patients: all that decides who is counted where, and the models that say a risk."""
+    words = {"columns": {"__all__": {"title", "category_titles", "aliases"}}, "subgroups": {"__all__": {"title"}}}
+    named = dict.fromkeys(("name", "version", "title", "description", "limits"), True)
+    contract = data.contract.model_dump(mode="json", exclude={**named, **words, "outcome": {"title"}})
+    asked = [contract, plain(data.site.decision), data.site.disclosure.threshold]
+    return Question(published_names(data.site.name)[rehearsed], digest_of(asked), models)
+
+
+def published_names(site: str) -> tuple[str, str]:
+    """What a site is called among what left: as itself, and where it played in a rehearsal."""
+    return site, f"rehearsal of {site}"
 
 
 def write_export(data: ReportData, folder: Path) -> SiteSummary:
@@ -202,7 +221,7 @@ def counted_again(
 
 
 def _rows(place: Place, frame: pd.DataFrame, column: str) -> Indices:
-    return pick_stand_ins(frame[column], keyed(place.root, "stand-ins")[:16])
+    return pick_stand_ins(frame[column], keyed(place.main, "stand-ins")[:16])
 
 
 def _taken(known: KnownLabels | None, rows: Indices) -> KnownLabels | None:

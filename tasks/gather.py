@@ -39,6 +39,7 @@ from tdrop.home import (
     MODEL,
     PREDICTIONS,
     REFUSED,
+    REHEARSALS,
     SMALL_SOURCES,
     SOURCE,
     Place,
@@ -265,7 +266,7 @@ def left_out(site: ResolvedSite, source: Ref, encoded: Ref) -> LeftOut | None:
 def rehearsal_sentences(place: Place) -> dict[str, str]:
     """By table, what its last rehearsal showed, in a sentence; one that an earlier version wrote is left out."""
     sentences = {}
-    for file in sorted((place.root / "rehearsals").glob(f"*/{REHEARSAL}")):
+    for file in sorted((place.root / REHEARSALS).glob(f"*/{REHEARSAL}")):
         with suppress(DataError):
             sentences[file.parent.name] = read_record(Rehearsal, file).sentence()
     return sentences

@@ -13,13 +13,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tasks.export import leaving_data
+from tasks.export import is_withheld, leaving_data
 from tasks.models import LINE, METHOD, MODELS_DIGEST, RECALIBRATED_FROM
 from tasks.publish import assemble, publish_index, refresh_report
 from tasks.recording import DESCRIPTION
 from tasks.registry import CARD_PAGE, PLAN_PAGE, champion_folder, champion_record, find_champion
 from tasks.run import last_run
-from tasks.site_record import WITHHELD
 from tasks.tracking import connect, experiment_id, version_at
 from tasks.watch import begin, read_watch
 from tdrop.base import DataError, TdropError, plain, read, read_record, write_json, write_record
@@ -90,7 +89,8 @@ def seal_documents(place: Place, site: str, data: ReportData, state: WatchState)
     lineage = {name: version.tags[tag] for tag, name in LINEAGE.items() if version.tags.get(tag)}
     write_record(folder / FACTS, make_card(data, promotion, lineage))
     (folder / LEAVING).unlink(missing_ok=True)
-    if WITHHELD not in version.tags:
+    # The version may be of an earlier run: outcomes that came since change the report and no model.
+    if not is_withheld(place, run, data):
         shown = leaving_data(place, run, data)
         write_record(folder / LEAVING, make_card(shown, promotion, lineage))
     plan = make_plan(data, promotion, state)

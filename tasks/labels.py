@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from tasks.errors import refuse_labels
 from tasks.evidence import idea_of_truth, load_evidence
 from tasks.run import Run
 from tdrop.base import (
@@ -20,7 +21,6 @@ from tdrop.base import (
     DataError,
     Doubles,
     Indices,
-    LabelsRefused,
     Mask,
     Summary,
     Unavailable,
@@ -40,7 +40,6 @@ from tdrop.data import (
     weigh_outcomes,
     write_patients,
 )
-from tdrop.disclosure import limit
 from tdrop.evaluate import Evaluation, evaluate_methods
 from tdrop.forecast import Drawn, draw_list, size_list
 from tdrop.home import (
@@ -52,7 +51,6 @@ from tdrop.home import (
     compute,
     digest_of,
     load_cohort,
-    write_private,
 )
 
 #: A target's outcomes beside its evaluation.
@@ -147,18 +145,9 @@ def open_or_refuse(site: ResolvedSite, folder: Path, cohort: Cohort, labels: Out
         if isinstance(error, Unavailable):
             raise
         if labels.needed:
-            raise _refusal(site, error) from None
+            raise refuse_labels(site, error) from None
         write_json(folder / REFUSED, {"sentence": str(error)})
         return None
-
-
-def _refusal(site: ResolvedSite, error: DataError) -> DataError:
-    """The refusal of a label file as Prefect may keep it: its counts stay at a site that hides small ones."""
-    if not limit(site.policy):
-        return error
-    file = site.place.site(site.name) / "refused" / "labels.txt"
-    write_private(file, f"{error}\n")
-    return LabelsRefused(f"the label file for site '{site.name}' was refused; why is in {file}", file)
 
 
 def _open_labels(site: ResolvedSite, folder: Path, cohort: Cohort, labels_path: str | None) -> KnownLabels:

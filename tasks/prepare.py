@@ -13,7 +13,7 @@ import pandas as pd
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks.errors import RETRY_UNAVAILABLE, sanitize_errors
+from tasks.errors import RETRY_UNAVAILABLE, refuse_labels, sanitize_errors
 from tasks.evidence import SEED, load_propensity
 from tasks.new_patients import with_new_patients
 from tasks.settings import TransferSettings
@@ -228,7 +228,10 @@ def _known_outcomes(frame: pd.DataFrame, sources: Sequence[ResolvedSite]) -> _So
         own = rows_of(frame, source.name)
         rows, contract = frame[own], source.contract
         if source.site.role == "both":
-            labels = read_labels(source.site, contract, rows[contract.id_column].to_numpy(), **source.where)
+            try:
+                labels = read_labels(source.site, contract, rows[contract.id_column].to_numpy(), **source.where)
+            except DataError as error:
+                raise refuse_labels(source, error) from None
             y[own], followed = labels.y, labels.follow_up
             total.update(known=int(np.isfinite(y[own]).sum()), missing=int(np.isnan(y[own]).sum()))
             if contract.task == "binary":
@@ -258,7 +261,10 @@ def _weighed(
             continue
         cohort = encoder.encode(frame[own].reset_index(drop=True), source.name)
         asked, persons = source.contract.outcome.censoring, persons_of(frame[own], source.contract)
-        weight, summary = weigh_outcomes(followed, cohort.X, f"site '{source.name}'", asked=asked, persons=persons)
+        try:
+            weight, summary = weigh_outcomes(followed, cohort.X, f"site '{source.name}'", asked=asked, persons=persons)
+        except DataError as error:
+            raise refuse_labels(source, error) from None
         summaries[source.name] = summary
         if weight is not None:
             each[own], weighted = weight, True

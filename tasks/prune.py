@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from tasks.run import RUN, read_run
 from tdrop.base import PARSING
-from tdrop.home import MANIFEST, SOURCE, TARGET, Place, stage_digest
+from tdrop.home import MANIFEST, REHEARSALS, SOURCE, TARGET, Place, stage_digest
 from tdrop.served import model_name
 
 DAY_SECONDS = 24 * 3600
@@ -164,5 +164,14 @@ def erase_files(place: Place, site: str, kept: Set[Path]) -> int:
 
 
 def rehearsals_of(place: Place, site: str) -> list[Path]:
-    """The folders of the rehearsals that a site played in: all their models were made from its rows too."""
-    return [file.parents[2] for file in sorted((place.root / "rehearsals").glob(f"*/contracts/sites/{site}.yaml"))]
+    """The folders of the rehearsals that a site played in: all their models were made from its rows too.
+
+    Its file is not there any more where a later rehearsal went without it, or was killed while it wrote the files.
+    """
+    return [
+        folder
+        for folder in sorted((place.root / REHEARSALS).glob("*"))
+        if (folder / "contracts" / "sites" / f"{site}.yaml").is_file()
+        or (folder / "sites" / site).is_dir()
+        or any(site in _sites_in(stage) for stage in stages(Place(str(folder), "")))
+    ]

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.audit import methods_to_refit, prior_of_lines, weighed_outcomes
+from tasks.export import is_withheld
 from tasks.labels import KnownLabels, read_list, remembered_labels, weigh_labels
 from tasks.models import (
     CANDIDATE,
@@ -30,6 +31,7 @@ from tasks.models import (
     line_tag,
     point_candidate,
 )
+from tasks.publish import assemble
 from tasks.recording import record_recalibration
 from tasks.registry import Champion, MadeFor, find_champion, made_for
 from tasks.run import last_run
@@ -160,6 +162,7 @@ def recalibrate_site(place: Place, site: str, labels: str | None = None, rung: s
         # These outcomes are in the model already: they can say nothing more about it.
         rung = AS_IT_IS
     change = _choose_change(place, site, (champion, those, served), known, rung)
+    change = replace(change, leaves=_have_left(place, site, those, known))
     version = None
     if change.name != AS_IT_IS:
         version = _register(place, site, (champion, registered), change, digest)
@@ -194,6 +197,7 @@ class _Change:
         line: What is put on the model's risks by these outcomes.
         served: The same after what was put on them before, as it leaves; None for a model without any.
         method: Name of a new model's method, and the model, where it replaces the old one.
+        leaves: Whether a report of these very outcomes has left, so that they tell nothing new.
     """
 
     name: str
@@ -204,6 +208,17 @@ class _Change:
     line: CalibrationLine
     served: CalibrationLine | None
     method: tuple[str, Fitted] | None = None
+    leaves: bool = False
+
+
+def _have_left(place: Place, site: str, those: MadeFor, known: KnownLabels) -> bool:
+    """Whether outcomes are those of the last report, and that has left: of an outcome more nothing else may leave."""
+    run = last_run(place, site)
+    if run.stages.encoded.digest != those.encoded.digest:
+        return False
+    data = assemble(place, run)
+    same = data.y is not None and np.array_equal(data.y, known.y, equal_nan=True)
+    return same and not is_withheld(place, run, data)
 
 
 def _choose_change(
@@ -351,7 +366,9 @@ def _record(
 
 
 def _leaving_numbers(change: _Change, threshold: int) -> dict[str, float]:
-    """Log loss out of fold, before and after, and the gain with its interval; none of few patients leaves."""
+    """Log loss out of fold, before and after, and the gain with its interval, where a report left and not of few."""
+    if threshold and not change.leaves:
+        return {}
     kinds = (change.events, change.labels - change.events)
     if any(is_small(count, threshold) for count in kinds):
         return {}

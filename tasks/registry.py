@@ -263,9 +263,15 @@ def forget_old(place: Place, days: int) -> int:
 
 def forget_site(place: Place, site: str) -> int:
     """Deletes a site's registered model, all its runs and the rehearsals that it played in; returns how many runs."""
+    from tasks.recording import SAVED_VIEW, view_key
+
     client = connect(place)
     for model in client.search_registered_models(f"name = '{model_name(site)}'"):
         client.delete_registered_model(model.name)
+    view = SAVED_VIEW + view_key(site)
+    for experiment in client.search_experiments(filter_string=EXPERIMENTS):
+        if view in experiment.tags:
+            client.delete_experiment_tag(experiment.experiment_id, view)
     # Every model of a rehearsal was made from the rows of all who played in it.
     runs = [run for run in _runs(place, every=True) if site in _sites_of(run)]
     _delete(place, runs)

@@ -25,7 +25,7 @@ from tdrop.base import (
 )
 from tdrop.contracts import Validation
 from tdrop.data import Prepared, fingerprint, prepare, write_patients
-from tdrop.disclosure import disclose_validation
+from tdrop.disclosure import conceal_validation
 from tdrop.evaluate import patients_table
 from tdrop.home import Place, read_status, replacing, write_private
 from tdrop.served import Served
@@ -206,8 +206,8 @@ def _watched(
 
 
 def _refusal(place: Place, site: str, validation: Validation) -> str:
-    """Leaves the whole message for the site in a file; Prefect keeps the sentence, which has passed disclosure."""
+    """Leaves the whole message for the site in a file; Prefect keeps the sentence, without a number of patients."""
     file = place.site(site) / "refused" / "batch.txt"
     write_private(file, validation.message())
-    shown = disclose_validation(validation, place.network().site(site).disclosure)
+    shown = conceal_validation(validation, place.network().site(site).disclosure)
     return f"the batch for site '{site}' is stopped: {shown.reason}; the whole message for the site is in {file}"

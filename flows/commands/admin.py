@@ -155,7 +155,7 @@ def _erase(place: Place, site: str, printer: Printer, forget_exports: bool) -> N
     What stays, unless a person says otherwise, is a keyed digest per patient of the reports that left: a site that
     comes back must not export nearly the same patients again.
     """
-    from tasks.export import published_in
+    from tasks.export import published_in, published_names
     from tasks.prune import erase_files, rehearsals_of
     from tasks.publish import publish_index
     from tasks.registry import forget_site, kept_stages
@@ -163,11 +163,15 @@ def _erase(place: Place, site: str, printer: Printer, forget_exports: bool) -> N
 
     with ExitStack() as stack:
         stack.enter_context(_nobody_runs(place, [site]))
+        names = set(published_names(site))
         for folder in rehearsals_of(place, site):
             played = Place.at(folder, folder / "contracts")
             stack.enter_context(_nobody_runs(played, _sites_with_traces(played)))
+            # Whoever played beside the site learned from it.
+            names |= {published_names(other)[1] for other in _sites_with_traces(played)}
         stages = erase_files(place, site, kept_stages(place, besides=site))
-        published_in(place).forget(site, patients=forget_exports)
+        for name in sorted(names):
+            published_in(place).forget(name, patients=forget_exports)
         runs = forget_site(place, site)
         pages = _erase_from_prefect(place, site)
         publish_index(place)

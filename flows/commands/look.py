@@ -242,7 +242,9 @@ def _only_one(place: Place, addresses: str) -> Iterator[None]:
     """Lets one `tdrop ui` serve a home at a time; a second one learns where the first is."""
     from filelock import FileLock, Timeout
 
-    note, lock = place.root / "ui.txt", FileLock(place.root / "ui.lock", mode=0o600)
+    from flows.orchestration import UI_LOCK
+
+    note, lock = place.root / "ui.txt", FileLock(place.root / UI_LOCK, mode=0o600)
     try:
         lock.acquire(blocking=False)
     except Timeout:

@@ -146,7 +146,7 @@ def _require_enough(source: Cohort, persons: Indices, folds: int) -> None:
         each = "each outcome" if source.task == "binary" else "at least two classes"
         raise DataError(
             f"site '{source.site}': {folds} folds need at least {folds} source patients of {each}, "
-            f"came {fewest:,} of one; give more patients"
+            "came fewer of one; give more patients"
         )
 
 

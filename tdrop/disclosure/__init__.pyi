@@ -15,6 +15,7 @@ from .cells import (
     to_number as to_number,
 )
 from .differences import (
+    FREE_MODELS as FREE_MODELS,
     Published as Published,
     Question as Question,
     State as State,

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,12 +31,16 @@ from tdrop.home import PRIVATE
 
 Prints = NDArray[np.uint64]
 #: By name, one number per row (rows,): `known` and `patients` with the rows that were set aside, `outcomes` and `rows`
-#: the same without, `people` by their id alone, and `source`.
+#: the same without, `people` by their id alone, `features` without it, `value COLUMN` by id and one column, `source`.
 State = Mapping[str, Prints]
 #: Of digests that never leave a process, as in tests.
 DEFAULT_KEY = "0" * 16
-#: Parts of a state that hold patients and nothing else.
-PATIENTS = ("outcomes", "rows", "source")
+#: Parts of a state that also hold rows that were set aside.
+WITH_ASIDE = ("known", "patients")
+#: Parts by either of which people are the same: their ids, or all that is known of them under other ids.
+WHO = ("people", "features")
+#: So many sets of models may be tried on the same people without a person's word: each is another way to count them.
+FREE_MODELS = 5
 #: Of what left: its state, its question, its files, and a summary that stays when newer files replace these.
 _ROWS, _ABOUT, _FILES, _SUMMARY = "rows.npz", "about.json", "files", "summary.json"
 
@@ -72,12 +77,30 @@ def state_of(
         "rows": rows,
         "people": rows if ids is None else _prints(frame[[ids]], key),
     }
-    return state if source is None else {**state, "source": _prints(source, key)}
+    if ids is not None:
+        state |= _without_ids(frame.drop(columns=ids), key) | _by_column(frame.assign(**{"": known}), ids, "", key)
+    if source is None:
+        return state
+    named = {} if ids is None or ids not in source else _by_column(source, ids, "source ", key)
+    return {**state, "source": _prints(source, key), **named}
 
 
 def _prints(frame: pd.DataFrame, key: str) -> Prints:
     whole = frame.astype("str")
     return np.sort(pd.util.hash_pandas_object(whole, index=False, hash_key=key).to_numpy(np.uint64))
+
+
+def _by_column(frame: pd.DataFrame, ids: str, prefix: str, key: str) -> dict[str, Prints]:
+    """Each column with the id: a column that changed for everybody covers no change of another in few."""
+    return {f"{prefix}value {name}": _prints(frame[[ids, name]], key) for name in frame if name != ids}
+
+
+def _without_ids(frame: pd.DataFrame, key: str) -> dict[str, Prints]:
+    """The rows whatever their ids, the second of two alike apart from the first; empty where most are not unique."""
+    whole = frame.astype("str")
+    if frame.empty or 2 * whole.duplicated(keep=False).sum() > len(frame):
+        return {}
+    return {"features": _prints(whole.assign(**{"": whole.groupby(list(whole)).cumcount()}), key)}
 
 
 def patients_apart(now: State, then: State) -> int:
@@ -90,7 +113,7 @@ def may_leave(now: State, left: Iterable[State], threshold: int) -> bool:
     before = list(left)
     if any(0 < apart < threshold for then in before for apart in _apart(now, then)):
         return False
-    parts = ([now[part], *(then[part] for then in before if part in then)] for part in PATIENTS if part in now)
+    parts = ([now[part], *(then[part] for then in before if part in then)] for part in now if part not in WITH_ASIDE)
     return not any(_parts_few(states, threshold) for states in parts)
 
 
@@ -121,11 +144,14 @@ class Question:
 
     Attributes:
         site: Whom it is about, by name.
-        digest: Of everything that decides groups and counts: columns, cuts of subgroups, decision level, threshold.
+        digest: Of everything that decides groups and counts: columns, rules, cuts of subgroups, outcome, level and
+            threshold.
+        models: Digest of the models whose risks are counted.
     """
 
     site: str
     digest: str = ""
+    models: str = ""
 
 
 @dataclass(frozen=True)
@@ -150,12 +176,18 @@ class Published:
         near = [(then, asked) for then, asked in before if asked.site == question.site or _mostly(now, then)]
         if not may_leave(now, [then for then, _ in near], threshold):
             return f"fewer than {threshold} patients differ from those of a report that left before"
-        settled = word or question.digest in {asked.digest for _, asked in near}
-        if not settled and any(max(_apart(now, then, ("people",))) < threshold for then, _ in near):
-            return (
-                "a report that left before asked another question about the same patients (a person lets this one "
-                "leave with --by and --note)"
-            )
+        if word:
+            return ""
+        same = [(then, asked) for then, asked in near if min(_apart(now, then, WHO)) < threshold]
+        let = "(a person lets this one leave with --by and --note)"
+        if any(max(_apart(now, then, ("features",)), default=threshold) < threshold <= max(_apart(now, then, ("rows",)))
+               for then, _ in same):  # fmt: skip
+            return f"a report of the same patients under other ids left before {let}"
+        if same and question.digest not in {asked.digest for _, asked in near}:
+            return f"a report that left before asked another question about the same patients {let}"
+        models = {asked.models for _, asked in same}
+        if question.models not in models and len(models) >= FREE_MODELS:
+            return f"reports by {len(models)} other sets of models about the same patients left before {let}"
         return ""
 
     def before(self, now: State, question: Question, kind: type[Summary]) -> Summary | None:
@@ -165,8 +197,15 @@ class Published:
                 return read_record(kind, left / _SUMMARY)
         return None
 
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Lets one process at a time ask whether a report may leave, and keep it."""
+        self.folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
+        with FileLock(self.folder / ".lock", mode=0o600):
+            yield
+
     def keep(self, now: State, question: Question, write: Callable[[Path], Any], word: str = "") -> None:
-        """Writes what leaves of a state, and keeps it as the last that did.
+        """Writes what leaves of a state, and keeps it as the last that did; inside `alone`.
 
         Args:
             now: The state of the patients.
@@ -174,21 +213,19 @@ class Published:
             write: Writes the files and returns their summary.
             word: Who let it leave in spite of an objection, and why.
         """
-        self.folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
-        with FileLock(self.folder / ".lock", mode=0o600):
-            numbers = [int(left.name) for left in self._left()]
-            name = f"{max(numbers, default=0) + 1:06d}"
-            incoming = self.folder / f".{name}"
-            shutil.rmtree(incoming, ignore_errors=True)
-            (incoming / _FILES).mkdir(parents=True, mode=PRIVATE)
-            write_record(incoming / _SUMMARY, write(incoming / _FILES))
-            write_json(incoming / _ABOUT, {"site": question.site, "digest": question.digest, "word": word})
-            np.savez(incoming / _ROWS, **now)  # type: ignore[arg-type]
-            earlier = self._left(question.site)
-            incoming.rename(self.folder / name)
-            for left in earlier:
-                same = not patients_apart(now, _state_in(left)) and _question_in(left) == question
-                shutil.rmtree(left if same else left / _FILES, ignore_errors=True)
+        numbers = [int(left.name) for left in self._left()]
+        name = f"{max(numbers, default=0) + 1:06d}"
+        incoming = self.folder / f".{name}"
+        shutil.rmtree(incoming, ignore_errors=True)
+        (incoming / _FILES).mkdir(parents=True, mode=PRIVATE)
+        write_record(incoming / _SUMMARY, write(incoming / _FILES))
+        write_json(incoming / _ABOUT, {**asdict(question), "word": word})
+        np.savez(incoming / _ROWS, **now)  # type: ignore[arg-type]
+        earlier = self._left(question.site)
+        incoming.rename(self.folder / name)
+        for left in earlier:
+            same = not patients_apart(now, _state_in(left)) and _question_in(left) == question
+            shutil.rmtree(left if same else left / _FILES, ignore_errors=True)
 
     def copy(self, site: str, folder: Path) -> bool:
         """Copies what left last of a site; returns whether anything did."""
@@ -199,11 +236,14 @@ class Published:
 
     def forget(self, site: str, *, patients: bool = False) -> None:
         """Removes a site's name and numbers, and with `patients` also the digests that keep its patients apart."""
+        # What a killed process left of a report may be of any site.
+        for unfinished in self.folder.glob(".[0-9]*"):
+            shutil.rmtree(unfinished, ignore_errors=True)
         for left in self._left(site):
             if patients:
                 shutil.rmtree(left, ignore_errors=True)
                 continue
-            write_json(left / _ABOUT, {"site": "", "digest": _question_in(left).digest, "word": ""})
+            write_json(left / _ABOUT, {**asdict(_question_in(left)), "site": "", "word": ""})
             (left / _SUMMARY).unlink(missing_ok=True)
             shutil.rmtree(left / _FILES, ignore_errors=True)
 
@@ -218,11 +258,10 @@ def _state_in(folder: Path) -> State:
 
 def _question_in(folder: Path) -> Question:
     about = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
-    return Question(about["site"], about["digest"])
+    return Question(about["site"], about["digest"], about.get("models", ""))
 
 
 def _mostly(now: State, then: State) -> bool:
     """Whether at least half of the people of one state are in the other."""
-    name = "people" if "people" in now and "people" in then else "rows"
-    shared = len(np.intersect1d(now[name], then[name]))
-    return 2 * shared >= min(len(now[name]), len(then[name]))
+    both = [name for name in WHO if name in now and name in then]
+    return any(2 * len(np.intersect1d(now[name], then[name])) >= min(len(now[name]), len(then[name])) for name in both)

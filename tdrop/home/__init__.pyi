@@ -28,6 +28,7 @@ from .files import (
 )
 from .place import (
     PRIVATE as PRIVATE,
+    REHEARSALS as REHEARSALS,
     Place as Place,
     ResolvedSite as ResolvedSite,
     default_home as default_home,

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Owner-only: reports hold patients' risks.
 PRIVATE = 0o700
+#: Below the home: one folder per rehearsed table, each a home of its own.
+REHEARSALS = "rehearsals"
 
 
 def default_home() -> Path:
@@ -118,6 +120,11 @@ class Place:
     def root(self) -> Path:
         """The home."""
         return Path(self.home)
+
+    @property
+    def main(self) -> Path:
+        """The home that remembers what left and has the secret of stand-ins: of a rehearsal the one it lies below."""
+        return self.root.parents[1] if self.root.parent.name == REHEARSALS else self.root
 
     @property
     def store(self) -> Path:

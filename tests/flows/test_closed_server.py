@@ -15,6 +15,8 @@ OWN = [
     {"host": "127.0.0.1:4200", "origin": "http://127.0.0.1:4200"},
     {"host": "127.0.0.1:4200", "origin": "http://localhost:4200"},
     {"host": "LOCALHOST:4200", "origin": "http://localhost:4200"},
+    {"host": "127.0.0.1:4200", "sec-fetch-site": "same-origin", "sec-fetch-dest": "empty"},
+    {"host": "127.0.0.1:4200", "sec-fetch-site": "cross-site", "sec-fetch-dest": "document"},
 ]
 FOREIGN_HOSTS = [
     "",
@@ -64,6 +66,8 @@ def test_its_own_pages_and_programs_are_answered(kind, headers):
 def test_foreign_hosts_and_pages_are_refused(kind):
     refused = [{}, *({"host": host} for host in FOREIGN_HOSTS)]
     refused += [{"host": "127.0.0.1:4200", "origin": origin} for origin in FOREIGN_ORIGINS]
+    embedded = [(site, what) for site in ("cross-site", "same-site") for what in ("iframe", "image", "empty")]
+    refused += [{"host": "127.0.0.1:4200", "sec-fetch-site": site, "sec-fetch-dest": what} for site, what in embedded]
     for headers in refused:
         sent = answers(kind, **headers)
         assert {"type": "inside"} not in sent, headers

@@ -12,14 +12,22 @@ import pandas as pd
 import pytest
 from command import tdrop
 from conftest import cheap, settle, transfer as run_transfer, write_tiny_network
+from filelock import FileLock, Timeout
 from leaving_numbers import against_the_rules
 
 from flows.audit import audit_site, run_audit
 from flows.printer import Printer
-from tasks.publish import escape_markdown
+from tasks import export
+from tasks.export import published_in
+from tasks.governance import put_to_use, read_card
+from tasks.publish import _summary_page, escape_markdown
+from tasks.recalibrate import recalibrate_site
+from tasks.registry import promote_candidate
 from tasks.tracking import EXPERIMENTS, connect
 from tdrop.base import DataError, SiteStopped
-from tdrop.home import digest_of
+from tdrop.disclosure import Published
+from tdrop.home import Place, digest_of
+from tdrop.report import SiteSummary
 
 SITE = "harbour"
 SETTINGS = cheap("logistic_regression")
@@ -173,8 +181,37 @@ def test_mlflow_and_prefect_say_no_number_of_the_site_that_its_export_does_not(p
     assert {number for number in numbers if number not in shown and number not in words} == set()
 
 
-def test_titles_are_no_markup_on_prefects_pages():
-    assert escape_markdown("[Harbour](http://x) <b>*St.* `A`|B") == r"\[Harbour\](http://x) \<b\>\*St.\* \`A\`\|B"
+def test_titles_are_no_markup_on_prefects_pages(place):
+    title, shown = "[Harbour](http://x) <b>*St.* `A`|B", r"\[Harbour\](http://x) \<b\>\*St.\* \`A\`\|B"
+    assert escape_markdown(title) == shown
+    page = _summary_page(SiteSummary(SITE, title, use=title, things=(title,), method_label=title), place)
+    assert page.count(shown) == 4
+    assert title not in page
+
+
+def test_a_sentence_says_no_less_than_the_number_beside_it(place, tmp_path, monkeypatch):
+    """80 in 100 beside .783 would protect nothing."""
+    monkeypatch.setenv("TDROP_HOME", place.home)
+    tdrop("export", SITE, "--folder", tmp_path / "out", "--contracts", place.contracts)
+    rows = json.loads((tmp_path / "out" / "evaluation.json").read_text())["rows"]
+    (auroc,) = [row["value"] for row in rows if (row["metric"], row["seed"], row["group"]) == ("auroc", "all", "all")]
+    assert f"{100 * auroc:.0f} times in 100" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_one_report_at_a_time_asks_whether_it_may_leave(place, tmp_path, monkeypatch):
+    """Two of nearly the same patients, written at once, would both find that nothing like them has left."""
+    monkeypatch.setenv("TDROP_HOME", place.home)
+    asked, objection = [], Published.objection
+
+    def ask(published, *arguments, **options):
+        with pytest.raises(Timeout):
+            FileLock(published.folder / ".lock").acquire(blocking=False)
+        asked.append(published)
+        return objection(published, *arguments, **options)
+
+    monkeypatch.setattr(Published, "objection", ask)
+    tdrop("export", SITE, "--folder", tmp_path / "out", "--contracts", place.contracts)
+    assert asked == [published_in(place)]
 
 
 def test_no_digest_that_leaves_can_be_tried_by_whoever_guesses_the_rows(place, tmp_path, monkeypatch):
@@ -270,6 +307,7 @@ def test_a_home_that_may_only_be_read_gives_out_what_left_before(only_read, tmp_
     monkeypatch.setenv("TDROP_HOME", only_read.home)
     output = tdrop("export", SITE, "--folder", tmp_path / "out", "--contracts", only_read.contracts)
     assert "the home may only be read, so the report that left last is copied" in output
+    assert SITE in tdrop("status", "--contracts", only_read.contracts)
     assert {"report.html", "details.html", "evaluation.json"} <= {file.name for file in (tmp_path / "out").iterdir()}
     left = max(path for path in (only_read.root / "published").glob("[0-9]*/files"))
     assert bytes_of(tmp_path / "out") == bytes_of(left)
@@ -290,3 +328,50 @@ def test_what_leaves_is_counted_over_stand_ins(place):
     assert shown.matching.balance != rounded.matching.balance
     assert (shown.verdict, shown.evaluation.patients) == (rounded.verdict, rounded.evaluation.patients)
     assert leaving_data(place, run, whole).evaluation == shown.evaluation
+
+
+def test_an_outcome_more_leaves_neither_in_a_card_nor_in_a_recalibration(tmp_path, prefect_server, monkeypatch):
+    """The model is the same and its version knows nothing of the report that was withheld since."""
+    place = write_tiny_network(tmp_path)
+    monkeypatch.setenv("TDROP_HOME", place.home)
+    hide_small_counts(place)
+    outcomes = place.root / "demo" / f"{SITE}_outcomes.csv"
+    all_outcomes = pd.read_csv(outcomes)
+    all_outcomes[:-1].to_csv(outcomes, index=False)
+    settle(place.root / "demo")
+    transfer(place)
+    before = recalibrate_site(place, SITE, str(outcomes), "intercept")
+    all_outcomes.to_csv(outcomes, index=False)
+    settle(place.root / "demo")
+    transfer(place)
+    after = recalibrate_site(place, SITE, str(outcomes), "intercept")
+    client = connect(place)
+    told = [client.get_run(client.get_model_version(f"tdrop-{SITE}", one.version).run_id) for one in (before, after)]
+    assert [sorted(run.data.metrics) != [] for run in told] == [True, False]
+    assert before.log_loss_before != after.log_loss_before, "what two of them would have told"
+    promote_candidate(place, SITE, by="Dr Chen", note="a test")
+    put_to_use(place, SITE)
+    assert read_card(place, SITE, leaving=False) is not None
+    assert read_card(place, SITE, leaving=True) is None
+
+
+def test_a_rehearsal_remembers_what_left_of_a_site_and_counts_the_same_patients(tmp_path):
+    place = write_tiny_network(tmp_path)
+    played = Place.at(place.root / "rehearsals" / "prostate", place.contracts)
+    assert published_in(played) == published_in(place)
+    ids = pd.DataFrame({"patient_id": [f"P{number}" for number in range(100)]})
+    assert list(export._rows(played, ids, "patient_id")) == list(export._rows(place, ids, "patient_id"))
+
+
+def test_a_source_whose_label_file_is_refused_leaves_no_number(tmp_path, prefect_server):
+    place = write_tiny_network(tmp_path)
+    hide_small_counts(place)
+    file = Path(place.contracts) / "sites" / f"{SITE}.yaml"
+    file.write_text(file.read_text().replace("role: target", "role: both"))
+    outcomes = place.root / "demo" / f"{SITE}_outcomes.csv"
+    outcomes.write_text(outcomes.read_text().replace("MIL00000", "OTHER"))
+    settle(place.root / "demo")
+    with pytest.raises(DataError, match=f"the label file for site '{SITE}' was refused; why is in") as caught:
+        run_transfer(place, "hillside", SETTINGS)
+    assert not tokens(str(caught.value).replace(str(place.root), ""))
+    assert "of its 150 rows" in (place.site(SITE) / "refused" / "labels.txt").read_text()

@@ -19,8 +19,18 @@ import pytest
 from command import tdrop
 from waiting import LIMIT_SECONDS, is_gone, wait_until
 
-from flows.orchestration import announced, answers, free_port, prefect_server, serving
+from flows.orchestration import (
+    SERVER_NOTE,
+    UI_LOCK,
+    announced,
+    answers,
+    free_port,
+    prefect_server,
+    require_free,
+    serving,
+)
 from tdrop.base import TdropError, Unavailable
+from tdrop.home import write_private
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
@@ -81,6 +91,14 @@ def test_a_second_one_on_the_same_home_is_told_where_the_first_is(served, monkey
     with pytest.raises(TdropError, match=f"`tdrop ui` is running on {served.home} already: {addresses}"):
         tdrop("ui", "--prefect-port", free_port(), "--mlflow-port", free_port())
     assert announced(served.home) is not None, "the second took the first one's note away"
+
+
+def test_the_note_of_a_killed_one_leads_nowhere_although_another_answers_there(served, tmp_path):
+    write_private(tmp_path / SERVER_NOTE, f"{served.addresses['prefect']}/api")
+    assert answers(f"{served.addresses['prefect']}/api/health")
+    assert announced(tmp_path) is None
+    (tmp_path / UI_LOCK).touch()
+    assert announced(tmp_path) is None
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium (apt install chromium) to open pages")
@@ -153,6 +171,16 @@ def test_a_port_in_use_is_one_sentence(tmp_path, monkeypatch):
         port = taken.getsockname()[1]
         with pytest.raises(TdropError, match=f"^port {port} for Prefect is in use"):
             tdrop("ui", "--prefect-port", port, "--mlflow-port", free_port())
+
+
+def test_a_port_is_free_as_soon_as_nobody_listens():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        client = socket.create_connection(("127.0.0.1", port))
+        # Who closes first is the one whose end of the connection lingers.
+        server.accept()[0].close()
+        client.close()
+    require_free(port, "Prefect")
 
 
 def test_a_server_dies_with_the_command_that_started_it(tmp_path):

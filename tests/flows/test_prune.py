@@ -17,7 +17,7 @@ from filelock import FileLock
 from separate_process import go_on, start_transfer, wait_for_pause
 
 from flows import deployments
-from tasks.prune import made_from
+from tasks.prune import made_from, rehearsals_of
 from tasks.registry import CHAMPION, promote_candidate, restore_champion
 from tasks.run import last_run
 from tasks.score import find_champion
@@ -196,6 +196,9 @@ def test_an_erased_site_leaves_nothing(place, tiny_settings):
     assert all(ref.path.exists() for ref in before["hillside"].refs())
     assert runs_of(place, "harbour") == []
     assert not connect(place).search_registered_models("name = 'tdrop-harbour'")
+    tags = [each.tags for each in connect(place).search_experiments(filter_string=EXPERIMENTS)]
+    assert tags
+    assert "harbour" not in str(tags)
     assert "harbour" not in (place.root / "index.html").read_text()
     assert not killed.exists()
     assert under_way.exists()
@@ -209,6 +212,18 @@ def test_an_erased_site_leaves_nothing(place, tiny_settings):
         assert not [run for run in client.read_flow_runs() if run.parameters.get("site") == "harbour"]
         assert not [each for each in client.read_artifacts() if (each.key or "").startswith("harbour-")]
         assert [each for each in client.read_artifacts() if (each.key or "").startswith("hillside-")]
+
+
+@pytest.mark.parametrize("trace", ["contracts/sites/pier.yaml", "sites/pier/latest", "store/seen/1/validation.json"])
+def test_whoever_played_in_a_rehearsal_is_found_by_any_trace_of_it(tmp_path, trace):
+    """A later rehearsal without the site has taken its file away, and its rows are still in the store."""
+    place = Place.at(tmp_path)
+    folder = place.root / "rehearsals" / "prostate"
+    (folder / trace).parent.mkdir(parents=True)
+    (folder / trace).write_text('{"site": "pier"}')
+    (folder / trace).with_name("manifest.json").write_text('{"inputs": {}, "files": {}}')
+    assert rehearsals_of(place, "pier") == [folder]
+    assert rehearsals_of(place, "harbour") == []
 
 
 def half_made(place, site, stage, ids) -> Path:

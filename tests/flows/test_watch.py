@@ -8,7 +8,9 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 from command import tdrop
@@ -22,7 +24,7 @@ from tasks.governance import CARD_TAG, put_to_use, read_plan
 from tasks.models import CANDIDATE
 from tasks.score import score_batch
 from tasks.tracking import connect, experiment_id, version_at
-from tasks.watch import begin, open_watch, read_watch, require_champion, watch_outcomes
+from tasks.watch import _identities, begin, open_watch, read_watch, require_champion, watch_outcomes
 from tdrop.base import DataError, TdropError, UsageError
 from tdrop.data import simulate
 from tdrop.home import Place, worker_processes
@@ -415,3 +417,12 @@ def test_a_model_card_holds_facts_with_their_records_and_leaves_after_disclosure
     assert "30 new patients" in (tmp_path / "out" / "model_card.html").read_text()
     assert "33 new" not in (tmp_path / "out" / "model_card.html").read_text()
     assert version_at(place, SITE, "champion").tags[CARD_TAG].endswith("/model_card.html")
+
+
+def test_a_list_of_rows_without_ids_is_the_same_in_any_order(tmp_path):
+    place, site = Place.at(tmp_path), SimpleNamespace(number_rows=True, name="a")
+    X = np.random.default_rng(4).normal(size=(50, 3)).astype(np.float32)
+    order = np.random.default_rng(5).permutation(50)
+    rows = [_identities(place, site, None, SimpleNamespace(X=some), None)[0] for some in (X, X[order], X[:49])]
+    assert list(rows[0][order]) == list(rows[1])
+    assert not set(rows[0].tolist()) & set(rows[2].tolist())

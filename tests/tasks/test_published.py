@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from disclosure_attack import Attack
 
-from tdrop.disclosure import Published, Question, State, may_leave, patients_apart, shown_count, state_of
+from tdrop.disclosure import FREE_MODELS, Published, Question, State, may_leave, patients_apart, shown_count, state_of
 from tdrop.report import SiteSummary
 
 THRESHOLD = 10
@@ -110,6 +110,80 @@ def test_neither_another_name_nor_erasing_makes_a_report_new(published: Publishe
     assert not permits(published, people, Question("a", "age below 66"))
     # Another hospital that shares a few patients is not held up.
     assert permits(published, state_of(cohort(400, first=395), None, ids="patient_id"), Question("c", "sex"))
+
+
+#: How an extract may come again, and whether a report of it may leave.
+AGAIN = {
+    "as it was": (lambda rows: rows, True),
+    "in another order": (lambda rows: rows[::-1], True),
+    "measured anew, one of them otherwise": (lambda rows: _one_changed(rows.assign(psa=rows["psa"] + 1e-9)), False),
+    "measured anew, three gone and ten come": (lambda rows: _measured_in_part(rows), False),
+    "under other ids": (lambda rows: _renamed(rows), False),
+    "under other ids, without one": (lambda rows: _renamed(rows)[1:], False),
+    "under other ids, without ten": (lambda rows: _renamed(rows)[10:], True),
+    "numbered in another order": (lambda rows: rows.assign(patient_id=rows["patient_id"].to_numpy()[::-1]), False),
+}
+
+
+def _one_changed(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.assign(age=rows["age"].where(rows.index != 7, 90.5))
+
+
+def _measured_in_part(rows: pd.DataFrame) -> pd.DataFrame:
+    """All have another value; three of those of before are not there, and ten are new."""
+    return pd.concat([rows[3:], measured(10, first=400)]).assign(psa=lambda one: one["psa"] + 1e-9)
+
+
+def _renamed(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.assign(patient_id=[f"new{number}" for number in range(len(rows))])
+
+
+def measured(rows: int, first: int = 0) -> pd.DataFrame:
+    numbers = np.arange(first, first + rows)
+    return cohort(rows, first).assign(psa=np.sqrt(2.0 + numbers), outcome=numbers % 2)
+
+
+def seen(rows: pd.DataFrame) -> State:
+    return state_of(rows.drop(columns="outcome"), rows["outcome"].to_numpy(), ids="patient_id")
+
+
+@pytest.mark.parametrize("again", AGAIN)
+def test_an_extract_that_comes_again_in_another_form_is_recognised(published: Published, again: str) -> None:
+    """A column that changed for all, other ids and another order cover neither one patient nor a second draw."""
+    published.keep(seen(measured(400)), QUESTION, write(measured(400)))
+    change, allowed = AGAIN[again]
+    now = seen(change(measured(400)))
+    assert permits(published, now) == allowed
+    assert permits(published, now, Question("b", QUESTION.digest)) == allowed, "under another site's name"
+    assert permits(published, now, word=True) or again not in ("under other ids", "numbered in another order")
+
+
+def test_a_source_that_changed_in_one_column_covers_no_patient_of_it(published: Published) -> None:
+    source = measured(300, first=1000)
+    published.keep(state_of(cohort(400), None, source=source, ids="patient_id"), QUESTION, write(cohort(400)))
+    moved = source.assign(psa=source["psa"] + 1e-9)
+    for now, allowed in ((moved, True), (_one_changed(moved.reset_index(drop=True)), False)):
+        assert permits(published, state_of(cohort(400), None, source=now, ids="patient_id")) == allowed
+
+
+def test_models_upon_models_are_another_question(published: Published, tmp_path: Path) -> None:
+    """Each set of models counts the same patients in another way; enough of them tell every outcome."""
+    people = state_of(cohort(400), None, ids="patient_id")
+    for number in range(FREE_MODELS):
+        question = Question("a", QUESTION.digest, f"models {number}")
+        assert permits(published, people, question)
+        published.keep(people, question, write(cohort(400)))
+    assert permits(published, people, Question("a", QUESTION.digest, "models 1")), "these have left"
+    assert not permits(published, people, Question("a", QUESTION.digest, "one more"))
+    assert permits(published, people, Question("a", QUESTION.digest, "one more"), word=True)
+    assert permits(published, state_of(cohort(410), None, ids="patient_id"), Question("a", QUESTION.digest, "one more"))
+
+
+def test_a_report_that_a_kill_left_half_written_goes_with_its_site(published: Published, tmp_path: Path) -> None:
+    export(published, cohort(400), tmp_path / "first")
+    (published.folder / ".000002" / "files").mkdir(parents=True)
+    published.forget("a")
+    assert not list(published.folder.glob(".[0-9]*"))
 
 
 def test_a_person_may_have_what_left_forgotten(published: Published, tmp_path: Path) -> None:

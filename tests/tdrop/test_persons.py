@@ -81,7 +81,7 @@ def test_too_few_persons_for_the_folds_are_refused() -> None:
     source = repeated(persons=6, rows=30)
     assert source.persons is not None
     one = replace(source, y=(source.persons == 0).astype(np.float32))
-    with pytest.raises(DataError, match="3 folds need at least 3 source patients of each outcome, came 1 of one"):
+    with pytest.raises(DataError, match="3 folds need at least 3 source patients of each outcome, came fewer of one"):
         deal_folds(one, seed=0)
 
 

@@ -83,12 +83,12 @@ def check_cohorts(method: str, uses_target: bool, source: Cohort, target: Cohort
     classes = np.unique(outcomes_of(source))
     if source.task == "classes" and len(classes) < 2:
         raise FitError(
-            f"method '{method}': all {len(source):,} source rows of site '{source.site}' are of one class of "
+            f"method '{method}': all source rows of site '{source.site}' are of one class of "
             f"{len(source.classes)}; a classifier needs rows of at least two"
         )
     if source.task == "binary" and len(classes) < 2:
         raise FitError(
-            f"method '{method}': all {len(source):,} source rows of site '{source.site}' have outcome "
+            f"method '{method}': all source rows of site '{source.site}' have outcome "
             f"{classes[0]:.0f}; a classifier needs both outcomes"
         )
 
