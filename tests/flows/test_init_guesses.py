@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -171,7 +170,5 @@ def test_400_columns_by_other_names_are_known(tmp_path: Path) -> None:
     (tmp_path / "net" / "tables" / "wide.yaml").write_text(proposal.text)
     network = load_network(tmp_path / "net")
     frame.rename(columns=lambda name: f"{name}_x" if name != "patient_id" else name).to_csv(tmp_path / "n.csv")
-    started = time.process_time()
     text = propose_site("north", tmp_path / "n.csv", network.contract("wide"), network)
     assert text.count("by its name") > 390
-    assert time.process_time() - started < 60, "it took 93 s when every name was compared with every other"
