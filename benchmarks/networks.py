@@ -25,12 +25,13 @@ from benchmarks.public_tables import FEWEST_IN_CATEGORY, NO_FEATURES, Transfer, 
 from benchmarks.results import Estimate, Results, Row, Table
 from benchmarks.units import Options, run_units
 from tdrop.base import Cohort, Doubles, Fitted, UsageError, did_you_mean, read
+from tdrop.choose import OutOfFold, Score, make_choice, pick_members, site_weights, weigh_out_of_fold
 from tdrop.forecast import Evidence, HeldOutSite, NextSite, SiteNumber, forecast_methods, look_up_tau, measure_site
 from tdrop.methods import build
 from tdrop.methods.parts.site_input import FittedWithSites
 from tdrop.shift import density_ratio_weights, estimate_shares, propensity
 
-FEWEST_ROWS, FEWEST_EVENTS, FEWEST_SITES, MOST_SITES, MOST_ROWS = 100, 20, 4, 8, 1_000
+FEWEST_ROWS, FEWEST_EVENTS, FEWEST_SITES, MOST_SITES, MOST_ROWS = 100, 20, 4, 8, 1_500
 #: People per site of the quick form.
 QUICK_ROWS = 150
 #: Fewer refits than the defaults: the risk is their mean, and 1,800 fits have to end.
@@ -152,9 +153,8 @@ def _measure_pairs(cohorts: Mapping[str, Cohort], methods: Sequence[str]) -> dic
 def _play(site: str, cohorts: Mapping[str, Cohort], held: Sequence[Held], methods: Sequence[str]) -> NewSite:
     """Chooses by held-out sources, then fits on all of them and opens the new site's outcomes."""
     target, sources = cohorts[site], [own.cohort for own in held]
-    means = {name: np.mean([own.scores[name].value("log_loss") for own in held]) for name in held[0].scores}
-    chosen = min(means, key=lambda name: means[name])
     pool = _pool(sources)
+    chosen = choose_pooled(held, pool, methods)
     fits, shares = _fit(pool, methods), estimate_shares(pool, target).weights
     risks = _predict(fits, target, shares)
     # The placebo: each source has the next one's share.
@@ -165,6 +165,19 @@ def _play(site: str, cohorts: Mapping[str, Cohort], held: Sequence[Held], method
     risks |= {name.replace("pooled", "largest"): risk for name, risk in _predict(largest, target, shares).items()}
     promised = _promise(held, chosen, pool, target.unlabelled(), risks[chosen])
     return NewSite(len(target), _score(target, risks), chosen, promised)
+
+
+def choose_pooled(held: Sequence[Held], pool: Cohort, methods: Sequence[str]) -> Candidate:
+    """What a transfer would use for these sources: one method, or the mean of those that held-out sites find alike."""
+    each_site_alike = site_weights(pool)
+    assert each_site_alike is not None
+    rows, fold = np.arange(len(pool)), np.repeat(np.arange(len(held)), [len(own.cohort) for own in held])
+    scores = []
+    for method in methods:
+        risk = np.concatenate([own.risks[f"{method} pooled"] for own in held])
+        out_of_fold = OutOfFold(rows, fold, risk, np.zeros(len(rows)), passes=1)
+        scores.append(Score(method, True, folds=weigh_out_of_fold(method, out_of_fold, pool, each_site_alike)))
+    return f"{BOTH if len(pick_members(scores)) > 1 else make_choice(scores).method} pooled"
 
 
 def _promise(
