@@ -80,6 +80,7 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
     known = KnownLabels.load(stages.evaluation.path / OUTCOMES)
     y = None if known is None else known.y
     forecast = None if stages.forecast is None else stages.forecast.record(Forecast, FORECAST)
+    audit = None if stages.audit is None else stages.audit.record(Audit, AUDIT)
     refused = stages.evaluation.path / REFUSED
     return ReportData(
         site=site.site,
@@ -115,7 +116,8 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
         forecast=forecast,
         observations=_observations(place, run, forecast, known),
         recalibration=None if known is None or site.contract.task != "binary" else _recalibration(place, run, known),
-        ladder=None if stages.audit is None else stages.audit.record(Audit, AUDIT).ladder,
+        ladder=None if audit is None else audit.ladder,
+        split=None if audit is None else audit.split,
         left_out=left_out(site, stages.source, stages.encoded),
         unseen_classes=_unseen_classes(run),
     )

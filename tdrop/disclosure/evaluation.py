@@ -301,6 +301,7 @@ def disclose(document: Document, policy: Policy) -> Document:
         unseen_classes=(),
         recalibration=None,
         ladder=None,
+        split=None,
         hide_below=limit(policy),
     )
     return shown

@@ -15,6 +15,7 @@ from .forests import (
     metric_span as metric_span,
 )
 from .patients import (
+    draw_attrition as draw_attrition,
     draw_balance as draw_balance,
     draw_densities as draw_densities,
     draw_follow_up as draw_follow_up,

@@ -1,8 +1,8 @@
-"""Figures about patients: how the two sites differ, who is referred for review, how long they were followed."""
+"""Figures about patients: how the two sites differ, where rows went, who is referred, how long they were followed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
 from textwrap import shorten, wrap
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.base import Doubles, Summary
+from tdrop.base import Count, Doubles, Summary, written
 from tdrop.data import FollowUp, chance_still_followed
 from tdrop.disclosure import shown_parts
 from tdrop.figures.style import (
@@ -174,6 +174,34 @@ def draw_propensity(histogram: Density | None) -> Drawing | None:
         "Overlap of the two sites",
         "Both sites' patients by how much they look like this site's; overlapping areas mean comparable patients.",
     )
+
+
+@styled
+def draw_attrition(steps: Mapping[str, Count | None], lost: Collection[str] = ()) -> Drawing | None:
+    """Draws one bar per step with its count; a hidden count has its mark and no bar.
+
+    Args:
+        steps: By name, in order, rows; None where they are not known.
+        lost: Names of steps that take rows away.
+    """
+    known = {name: rows for name, rows in steps.items() if rows is not None}
+    if not any(isinstance(rows, int) and rows > 0 for rows in known.values()):
+        return None
+    canvas = Canvas(WIDTH, 0.5 + 0.28 * len(known))
+    panel = canvas.panel
+    most = max(rows for rows in known.values() if isinstance(rows, int))
+    for height, (name, rows) in enumerate(known.items()):
+        length = rows if isinstance(rows, int) else 0
+        panel.barh(height, length, height=0.6, color=SOURCE_COLOUR if name in lost else TARGET_COLOUR, alpha=0.55)
+        panel.text(length + 0.01 * most, height, written(rows), va="center", fontsize=8, color=INK)
+    panel.set_yticks(range(len(known)), list(known))
+    panel.set_xlim(0, 1.2 * most)
+    panel.set_ylim(len(known) - 0.5, -0.5)
+    panel.set_xlabel("rows")
+    panel.locator_params(axis="x", nbins=4)
+    panel.grid(axis="y", visible=False)
+    counts = "; ".join(f"{name} {written(rows)}" for name, rows in known.items())
+    return canvas.finish("attrition", "Rows from extract to evaluation", f"{counts}.")
 
 
 @styled

@@ -15,7 +15,7 @@ from tdrop.choose import Choice, Trial
 from tdrop.contracts import Contract, Site, Validation
 from tdrop.data import CensoringSummary, FollowUp, LabelCounts
 from tdrop.evaluate import Evaluation, Ladder, LeftOut, Moved, Recalibration
-from tdrop.forecast import Forecast, Observation
+from tdrop.forecast import DropSplit, Forecast, Observation
 from tdrop.metrics import Referrals, refer
 from tdrop.served import Promotion
 from tdrop.shift import Matching, Shift
@@ -168,6 +168,7 @@ class ReportData:
         has_card: Whether that model's card is beside the report.
         recalibration: What known outcomes suggest, or None.
         ladder: What they could do, from an intercept to a model of the site's own; None before an audit.
+        split: Why the chosen method's loss changed from the source to this site; None before an audit.
         forecast: What was expected before any outcome, or None.
         observations: Forecast numbers beside what the outcomes showed.
         left_out: Features that the site does not record, and what that costs; None where it records all.
@@ -208,6 +209,7 @@ class ReportData:
     has_card: bool = False
     recalibration: Recalibration | None = None
     ladder: Ladder | None = None
+    split: DropSplit | None = None
     forecast: Forecast | None = None
     observations: Sequence[Observation] = ()
     left_out: LeftOut | None = None

@@ -7,13 +7,24 @@ from typing import Any
 from tdrop import figures
 from tdrop.base import UsageError
 from tdrop.contracts import MEANINGS, Contract, Validation
-from tdrop.evaluate import LeftOut, Recalibration, suggest_recalibration
+from tdrop.evaluate import ALL, LeftOut, Recalibration, suggest_recalibration
 from tdrop.figures import Compared, Drawing
 from tdrop.methods import describe_method
 from tdrop.metrics import OUTCOME_KINDS
 from tdrop.report import sentences, tables
 from tdrop.report.data import ReportData
-from tdrop.report.text import axis_titles, feature_titles, method_label, number, say, unit_of, value_names
+from tdrop.report.summary import unknowns
+from tdrop.report.text import (
+    axis_titles,
+    feature_titles,
+    method_label,
+    number,
+    row_interval,
+    row_text,
+    say,
+    unit_of,
+    value_names,
+)
 from tdrop.shift import Matching, Shift
 
 #: Metrics of ranking that are drawn on one scale.
@@ -42,6 +53,8 @@ def details_values(data: ReportData) -> dict[str, Any]:
         "left_early": sentences.left_early_sentences(data),
         "label_counts": _label_counts(data),
         "follow_up": _follow_up_drawing(data),
+        "attrition": _attrition_drawing(data),
+        "split": sentences.split_sentence(data),
     }
     if data.contract.task != "binary":
         return {
@@ -65,6 +78,7 @@ def details_values(data: ReportData) -> dict[str, Any]:
         "about_method": _about(data.method),
         "choice_sentence": sentences.choice_sentence(data.choice),
         "unlabelled": sentences.unlabelled_sentences(data),
+        "tripod": _tripod_values(data),
     }
 
 
@@ -153,6 +167,16 @@ def _follow_up_drawing(data: ReportData) -> Drawing | None:
     return figures.draw_follow_up({**data.followed, **own}, str(unit))
 
 
+def _attrition_drawing(data: ReportData) -> Drawing | None:
+    """Rows from the extract to the evaluation, where some were lost."""
+    validation, evaluation = data.validation, data.evaluation
+    lost = {"Duplicates": validation.duplicates, "Set aside": validation.quarantined}
+    if not any(lost.values()) and evaluation.labelled == evaluation.patients:
+        return None
+    kept = {"Used": validation.used, "Outcome known": evaluation.labelled}
+    return figures.draw_attrition({"Rows read": validation.read, **lost, **kept}, lost)
+
+
 def _recalibration(data: ReportData) -> Recalibration | None:
     """What the outcomes suggest to do about the risks; None where they are too few."""
     if data.y is None or sentences.too_few(data.evaluation):
@@ -176,3 +200,15 @@ def _about(method: str) -> str:
     if description.lower().startswith(name.lower()):
         return description
     return f"{name}: {description[:1].lower()}{description[1:]}"
+
+
+def _tripod_values(data: ReportData) -> dict[str, Any]:
+    """What the list for a publication states of this run."""
+    auroc = data.evaluation.row(data.method, "auroc")
+    return {
+        "difference": sentences.difference_sentence(data),
+        "unknowns": unknowns(data),
+        "groups": list(dict.fromkeys(row.group.split(": ")[0] for row in data.evaluation.rows if row.group != ALL)),
+        "auroc": row_text(auroc) if auroc is not None and auroc.value is not None else "",
+        "auroc_interval": row_interval(auroc),
+    }

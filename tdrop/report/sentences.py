@@ -165,6 +165,11 @@ def hindsight(data: ReportData) -> str:
     return say("hindsight", chosen=data.method, best=min(losses, key=losses.__getitem__), losses=losses)
 
 
+def split_sentence(data: ReportData) -> str:
+    """Says why the loss changed: other patients, or other outcomes for the same patients; nothing before an audit."""
+    return "" if data.split is None or too_few(data.evaluation) else say("split", split=data.split)
+
+
 def too_few(evaluation: Evaluation) -> bool:
     """Whether the known outcomes are too few to say which method is right, or how far; where hidden, they are."""
     labelled, outcomes = evaluation.labelled, evaluation.outcomes

@@ -120,6 +120,7 @@ def test_the_levels_of_a_column_are_named_as_the_contract_names_them() -> None:
         lambda: figures.draw_balance([], {}),
         lambda: figures.draw_densities([], {}),
         lambda: figures.draw_propensity(None),
+        lambda: figures.draw_attrition({"Rows read": 0, "Outcome known": None}),
         lambda: figures.draw_interval_sweep(Compared({}, np.ones(3), named, CHOSEN)),
         lambda: figures.draw_calibration(Compared({}, np.full(3, np.nan), named, CHOSEN), 0.15),
         lambda: figures.draw_risk_coverage(Compared({}, np.full(3, np.nan), named, CHOSEN), 0.5),
