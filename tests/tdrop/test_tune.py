@@ -66,7 +66,7 @@ def test_every_method_gets_the_same_number_of_different_trials(name):
 def test_a_draw_covers_every_value_evenly():
     planned = plan_trials("mlp", budget=17, seed=3)[1:]
     counts = Counter(method.weight_decay for method in planned if method.weight_decay is not None)
-    assert set(counts) == {1e-4, 1e-3, 1e-2, 3e-2}
+    assert set(counts) == {1e-4, 1e-3, 1e-2, 3e-2, 1e-1}
     assert max(counts.values()) - min(counts.values()) <= 2
 
 

@@ -75,7 +75,7 @@ class NetworkMethod(MethodSettings):
     def search_space(self) -> dict[str, tuple[Any, ...]]:
         """The documented values that tuning may try, by setting; fixed steps have no length."""
         lengths = {"length": (4.0, 1.0, 0.25)} if self.steps is None else {}
-        return {**lengths, "weight_decay": (1e-4, 1e-3, 1e-2, 3e-2), "learning_rate": (0.005, 0.01)}
+        return {**lengths, "weight_decay": (1e-4, 1e-3, 1e-2, 3e-2, 1e-1), "learning_rate": (0.005, 0.01)}
 
     def count_steps(self, rows: int, features: int, task: Task = "binary") -> int:
         """Steps of a fit on so many source rows: a curved truth is learnt from many rows only in many steps."""
