@@ -205,7 +205,7 @@ def counted_again(
 ) -> None:
     """Writes evaluation.json, shift.json and matching.json over stand-ins."""
     frame = pd.read_parquet(target.path / FRAME)
-    rows = _rows(site.place, frame, site.contract.person or site.contract.id_column)
+    rows = stand_in_rows(site.place, frame, site.contract.person or site.contract.id_column)
     known, unlike = _taken(KnownLabels.load(evaluation.path / OUTCOMES), rows), unlike_patients(fitted)
     source, everybody = load_pair(encoded.path)
     # Whoever is counted twice is one person, in the folds of a classifier and in the resamples of an interval.
@@ -220,7 +220,7 @@ def counted_again(
     write_record(folder / "matching.json", match(source, patients, seed=SEED, fitted=like))
 
 
-def _rows(place: Place, frame: pd.DataFrame, column: str) -> Indices:
+def stand_in_rows(place: Place, frame: pd.DataFrame, column: str) -> Indices:
     return pick_stand_ins(frame[column], keyed(place.main, "stand-ins")[:16])
 
 
@@ -239,7 +239,7 @@ def _over_stand_ins(place: Place, run: Run, whole: ReportData) -> ReportData:
     """
     assert whole.target_frame is not None, "a run's report has its patients"
     stages, again = run.stages, _again(place, run)
-    rows = _rows(place, whole.target_frame, whole.contract.person or whole.contract.id_column)
+    rows = stand_in_rows(place, whole.target_frame, whole.contract.person or whole.contract.id_column)
     known = _taken(KnownLabels.load(stages.evaluation.path / OUTCOMES), rows)
     evaluation = Evaluation.from_dict(again.json("evaluation.json"))
     predictions = {method: [summary.take(rows) for summary in seeds] for method, seeds in whole.predictions.items()}

@@ -83,7 +83,7 @@ def write_report(place: Place, run: Run, folder: Path) -> Written:
     withheld = record.tags.get(WITHHELD)
     shown = report_summary(leaving_data(place, run, data))
     page = (
-        _summary_page(shown, place)
+        summary_page(shown, place)
         if withheld is None
         else f"# {escape_markdown(shown.title)}\n\nNo numbers: {withheld}."
     )
@@ -115,7 +115,7 @@ def assemble(place: Place, run: Run) -> ReportData:
         ) from error
 
 
-def _summary_page(shown: SiteSummary, place: Place) -> str:
+def summary_page(shown: SiteSummary, place: Place) -> str:
     """The run on one page, from a summary that has passed disclosure."""
     expected = (shown.forecast or {}).get("auroc")
     facts: list[list[object]] = [

@@ -194,7 +194,7 @@ def watch_batch(
         filled_in: Who lacks a value (patients,).
     """
     name, validation = cohort.site, prepared.validation
-    rows, persons = _identities(place, prepared.site, prepared.contract, cohort, prepared.frame)
+    rows, persons = patient_identities(place, prepared.site, prepared.contract, cohort, prepared.frame)
     with _alone(place, name):
         state = _of_champion(place, name, champion, read_watch(place, name), served).state
         batch = replace(
@@ -209,7 +209,7 @@ def watch_batch(
     return state
 
 
-def _identities(
+def patient_identities(
     place: Place, site: Site, contract: Contract, cohort: Cohort, frame: pd.DataFrame
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Keyed digests of the batch's rows and of the persons they are (rows,).

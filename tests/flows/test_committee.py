@@ -58,7 +58,7 @@ def test_it_is_shown_beside_the_methods(place):
     assert "The average of Logistic regression and Gradient boosting" in (folder / "report.html").read_text()
     details = (folder / "details.html").read_text()
     assert "do not settle which of them serves this site best" in details
-    assert "the average of Logistic regression and Gradient boosting<" in details
+    assert "the average of Logistic regression and Gradient boosting" in details
 
 
 def test_what_is_promoted_scores_as_the_report_did(place):

@@ -17,10 +17,9 @@ from leaving_numbers import against_the_rules
 
 from flows.audit import audit_site, run_audit
 from flows.printer import Printer
-from tasks import export
-from tasks.export import published_in
+from tasks.export import published_in, stand_in_rows
 from tasks.governance import put_to_use, read_card
-from tasks.publish import _summary_page, escape_markdown
+from tasks.publish import escape_markdown, summary_page
 from tasks.recalibrate import recalibrate_site
 from tasks.registry import promote_candidate
 from tasks.tracking import EXPERIMENTS, connect
@@ -184,7 +183,7 @@ def test_mlflow_and_prefect_say_no_number_of_the_site_that_its_export_does_not(p
 def test_titles_are_no_markup_on_prefects_pages(place):
     title, shown = "[Harbour](http://x) <b>*St.* `A`|B", r"\[Harbour\](http://x) \<b\>\*St.\* \`A\`\|B"
     assert escape_markdown(title) == shown
-    page = _summary_page(SiteSummary(SITE, title, use=title, things=(title,), method_label=title), place)
+    page = summary_page(SiteSummary(SITE, title, use=title, things=(title,), method_label=title), place)
     assert page.count(shown) == 4
     assert title not in page
 
@@ -360,7 +359,7 @@ def test_a_rehearsal_remembers_what_left_of_a_site_and_counts_the_same_patients(
     played = Place.at(place.root / "rehearsals" / "prostate", place.contracts)
     assert published_in(played) == published_in(place)
     ids = pd.DataFrame({"patient_id": [f"P{number}" for number in range(100)]})
-    assert list(export._rows(played, ids, "patient_id")) == list(export._rows(place, ids, "patient_id"))
+    assert list(stand_in_rows(played, ids, "patient_id")) == list(stand_in_rows(place, ids, "patient_id"))
 
 
 def test_a_source_whose_label_file_is_refused_leaves_no_number(tmp_path, prefect_server):

@@ -57,7 +57,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_digits(undisturbed, setting
     place = write_tiny_network(tmp_path)
     process = start_transfer(place, settings, SITE, 1, pauses=("fit",))
     wait_for_pause(process, "fit")
-    wait_until(lambda: len(list((place.root / "store").glob("fit/[!.]*"))) >= 2)
+    wait_until(lambda: len(list((place.root / "store").glob("model/[!.]*"))) >= 2)
     children = worker_processes_of(process.pid)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()

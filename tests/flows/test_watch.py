@@ -24,7 +24,7 @@ from tasks.governance import CARD_TAG, put_to_use, read_plan
 from tasks.models import CANDIDATE
 from tasks.score import score_batch
 from tasks.tracking import connect, experiment_id, version_at
-from tasks.watch import _identities, begin, open_watch, read_watch, require_champion, watch_outcomes
+from tasks.watch import begin, open_watch, patient_identities, read_watch, require_champion, watch_outcomes
 from tdrop.base import DataError, TdropError, UsageError
 from tdrop.data import simulate
 from tdrop.home import Place, worker_processes
@@ -423,6 +423,6 @@ def test_a_list_of_rows_without_ids_is_the_same_in_any_order(tmp_path):
     place, site = Place.at(tmp_path), SimpleNamespace(number_rows=True, name="a")
     X = np.random.default_rng(4).normal(size=(50, 3)).astype(np.float32)
     order = np.random.default_rng(5).permutation(50)
-    rows = [_identities(place, site, None, SimpleNamespace(X=some), None)[0] for some in (X, X[order], X[:49])]
+    rows = [patient_identities(place, site, None, SimpleNamespace(X=some), None)[0] for some in (X, X[order], X[:49])]
     assert list(rows[0][order]) == list(rows[1])
     assert not set(rows[0].tolist()) & set(rows[2].tolist())
