@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from flows.orchestration import START_LIMIT_SECONDS, answers, free_port
 from tasks.recording import view_address, view_key
 from tasks.tracking import EXPERIMENTS, connect
-from tdrop.home.place import Place
+from tdrop.home.workspace import Workspace
 
 PICTURES = Path(__file__).resolve().parent / "pictures"
 #: Whose report and whose methods.
@@ -26,16 +26,16 @@ COLOURS = 96
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 
 
-def draw_report(browser: Browser, place: Place) -> None:
+def draw_report(browser: Browser, workspace: Workspace) -> None:
     """The report's first screen."""
     page = browser.new_page(viewport={"width": 1000, "height": 800})
-    page.goto((place.latest(SITE) / "report.html").resolve().as_uri())
+    page.goto((workspace.latest(SITE) / "report.html").resolve().as_uri())
     _keep(page, "report.png")
 
 
-def draw_servers(browser: Browser, place: Place) -> None:
+def draw_servers(browser: Browser, workspace: Workspace) -> None:
     """The site's methods in MLflow as charts, and the flow runs in Prefect."""
-    experiment = connect(place).search_experiments(filter_string=EXPERIMENTS)[0].experiment_id
+    experiment = connect(workspace).search_experiments(filter_string=EXPERIMENTS)[0].experiment_id
     ports = {"--prefect-port": free_port(), "--mlflow-port": free_port()}
     options = [str(word) for pair in ports.items() for word in pair]
     pages = subprocess.Popen([str(Path(sys.executable).with_name("tdrop")), "ui", *options], start_new_session=True)
@@ -76,6 +76,6 @@ if __name__ == "__main__":
     PICTURES.mkdir(exist_ok=True)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(FLAGS))
-        draw_report(started, Place.at())
-        draw_servers(started, Place.at())
+        draw_report(started, Workspace.at())
+        draw_servers(started, Workspace.at())
         started.close()

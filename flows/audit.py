@@ -8,54 +8,54 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flows.printer import Printer, repeat
-from flows.transfer import Transferred
+from flows.printer import Printer, contracts_option
+from flows.transfer import TransferResult
 from tasks.audit import AUDIT, Audit, audit_forecast
 from tasks.errors import sanitize_errors, try_to_record
 from tasks.evaluate import evaluate_site, find_labels, lock_models
 from tasks.evidence import fitted_propensity
-from tasks.labels import remember_labels
+from tasks.labels import store_labels
 from tasks.publish import publish_halt, publish_index, write_report
 from tasks.recording import record_site
 from tasks.registry import refuse_altered_champion
 from tasks.run import last_run
-from tasks.watch import WatchedOutcomes, watch_outcomes
+from tasks.watch import OutcomeUpdate, watch_outcomes
 from tdrop.base import DataError, LabelsRefused, TdropError, Unwritable, counted, plain, read_record, written
 from tdrop.data import fingerprint, no_such_file
 from tdrop.evaluate import WIDEST_BENEFIT, WIDEST_INTERCEPT, Ladder, OutcomeSupport
-from tdrop.home import Place, one_at_a_time, read_status, tell_use
+from tdrop.home import Workspace, lock_site, read_status, update_status_sentence
 from tdrop.report import SiteSummary, summarise_watch, watch_in_short
 
 logger = logging.getLogger(__name__)
 
 
-def audit_site(place: Place, site: str, labels: str) -> Transferred:
+def audit_site(workspace: Workspace, site: str, labels: str) -> TransferResult:
     """Evaluates the models behind the last report on the outcomes in `labels` and publishes the report again."""
-    with one_at_a_time(place, site):
-        run, resolved = last_run(place, site), place.resolve(site)
-        refuse_altered_champion(place, site)
+    with lock_site(workspace, site):
+        run, resolved = last_run(workspace, site), workspace.resolve(site)
+        refuse_altered_champion(workspace, site)
         fits, stages = run.trained.fits, run.stages
         models = lock_models.fn(resolved, stages.choice, fits)
-        fitted, file = fitted_propensity(place, stages.encoded), find_labels.fn(resolved, labels, needed=True)
+        fitted, file = fitted_propensity(workspace, stages.encoded), find_labels.fn(resolved, labels, needed=True)
         tolerance = run.tolerance(resolved.contract)
         evaluation = evaluate_site.fn(
             resolved, stages.encoded, fitted, stages.target, fits, models, file, run.settings.bootstrap, tolerance
         )
-        audit = audit_forecast(place, run, evaluation)
-        remember_labels(place, site, Path(labels))
-        with tempfile.TemporaryDirectory(dir=place.site(site), prefix=".record-") as folder:
-            report = write_report(place, run.with_evaluation(evaluation, audit), Path(folder))
-            not_recorded = try_to_record(f"site '{site}'", record_site, place, report.record)
-        publish_index(place)
-        publish_halt(place, site)
-        tell_use(place, site, report.summary.use)
-        return Transferred(report.summary, not_recorded=not_recorded)
+        audit = audit_forecast(workspace, run, evaluation)
+        store_labels(workspace, site, Path(labels))
+        with tempfile.TemporaryDirectory(dir=workspace.site(site), prefix=".record-") as folder:
+            report = write_report(workspace, run.with_evaluation(evaluation, audit), Path(folder))
+            not_recorded = try_to_record(f"site '{site}'", record_site, workspace, report.record)
+        publish_index(workspace)
+        publish_halt(workspace, site)
+        update_status_sentence(workspace, site, report.summary.use)
+        return TransferResult(report.summary, not_recorded=not_recorded)
 
 
-def watch_known_outcomes(place: Place, site: str, labels: Path) -> WatchedOutcomes | None:
+def watch_known_outcomes(workspace: Workspace, site: str, labels: Path) -> OutcomeUpdate | None:
     """Lets the watch of the site's champion know of outcomes; a watch that cannot be updated costs no audit."""
     try:
-        return sanitize_errors(watch_outcomes)(place, site, labels)
+        return sanitize_errors(watch_outcomes)(workspace, site, labels)
     except Unwritable:
         raise
     except TdropError as error:
@@ -65,19 +65,19 @@ def watch_known_outcomes(place: Place, site: str, labels: Path) -> WatchedOutcom
 
 def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> None:
     """Runs the audit and prints what it found."""
-    place = Place.at(contracts=contracts)
-    last_run(place, site)
+    workspace = Workspace.at(contracts=contracts)
+    last_run(workspace, site)
     if not labels.is_file():
         raise no_such_file(labels, "the outcomes as a file with patient ids")
-    watched = watch_known_outcomes(place, site, labels.absolute())
+    watched = watch_known_outcomes(workspace, site, labels.absolute())
     if watched is not None and watched.added and watched.of_batches:
-        _tell_of_batches(place, site, watched, console)
+        _tell_of_batches(workspace, site, watched, console)
         return
-    with saying_why_refused():
-        audited = audit_site(place, site, str(labels.absolute()))
-    page = str(place.latest(site) / "report.html")
-    held = list(forecasts_held(place, site))
-    console.answer({**audited.to_json(), "forecast": held, "page": page})
+    with explain_refused_labels():
+        audited = audit_site(workspace, site, str(labels.absolute()))
+    page = str(workspace.latest(site) / "report.html")
+    held = list(forecasts_held(workspace, site))
+    console.print_result({**audited.to_json(), "forecast": held, "page": page})
     known, patients = (written(count or 0) for count in (audited.summary.labelled, audited.summary.patients))
     console.print(
         f"[bold]{site}[/]: {known} of {patients} patients have a known outcome; verdict {audited.summary.verdict}."
@@ -89,25 +89,25 @@ def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> 
     if watched is not None and watched.added:
         console.print(f"- {watch_in_short(watched.state)}")
     console.print(page)
-    console.remark(f"{next_step(place, site, audited.summary)}{repeat(contracts)}")
+    console.print_hint(f"{next_step(workspace, site, audited.summary)}{contracts_option(contracts)}")
 
 
-def _tell_of_batches(place: Place, site: str, watched: WatchedOutcomes, console: Printer) -> None:
+def _tell_of_batches(workspace: Workspace, site: str, watched: OutcomeUpdate, console: Printer) -> None:
     """Says what outcomes of batches alone mean: the last report has none of these patients."""
     short = watch_in_short(watched.state)
-    summary = summarise_watch(watched.state, place.network().site(site))
-    console.answer({"site": site, "outcomes_of_batches": watched.added, "watch": plain(summary)})
+    summary = summarise_watch(watched.state, workspace.network().site(site))
+    console.print_result({"site": site, "outcomes_of_batches": watched.added, "watch": plain(summary)})
     console.print(
         f"[bold]{site}[/]: {counted(watched.added, 'outcome')} of patients who were scored since; none is of the last "
         "report's, which stays as it is."
     )
     console.print(f"- {short}")
-    console.remark(f"What to do: tdrop watch {site}")
+    console.print_hint(f"What to do: tdrop watch {site}")
 
 
-def next_step(place: Place, site: str, summary: SiteSummary) -> str:
+def next_step(workspace: Workspace, site: str, summary: SiteSummary) -> str:
     """What to do after an audit, ending in a command that works as the site stands now."""
-    audit = read_record(Audit, place.latest(site) / AUDIT) if (place.latest(site) / AUDIT).is_file() else None
+    audit = read_record(Audit, workspace.latest(site) / AUDIT) if (workspace.latest(site) / AUDIT).is_file() else None
     support = None if audit is None else audit.support
     ladder = None if audit is None else audit.ladder
     change = ladder is not None and ladder.rung(ladder.recommended).gain is not None
@@ -145,7 +145,7 @@ def _missing_support(support: OutcomeSupport) -> str:
 
 
 @contextmanager
-def saying_why_refused() -> Iterator[None]:
+def explain_refused_labels() -> Iterator[None]:
     """Tells whoever gave a label file why it was refused; what Prefect keeps of it holds no counts."""
     try:
         yield
@@ -169,9 +169,9 @@ def ladder_sentence(ladder: Ladder) -> str:
     return f"{said}; with {more[0].labels:,} outcomes a log loss of {more[0].log_loss:.3f} is expected."
 
 
-def forecasts_held(place: Place, site: str) -> Iterator[str]:
+def forecasts_held(workspace: Workspace, site: str) -> Iterator[str]:
     """Whether the sealed forecast held, and whose outcomes that rests on."""
-    file = place.latest(site) / AUDIT
+    file = workspace.latest(site) / AUDIT
     if not file.is_file():
         return
     audit = read_record(Audit, file)
@@ -197,8 +197,8 @@ def forecasts_held(place: Place, site: str) -> Iterator[str]:
             f"Known outcomes of patients who were not on the list: {audit.off_list:,}; they are kept, and left out of "
             "the numbers that the list weighs."
         )
-    network = place.network()
-    status = read_status(place, site)
-    now = fingerprint(network.site(site), home=place.root, base=network.folder.parent)
+    network = workspace.network()
+    status = read_status(workspace, site)
+    now = fingerprint(network.site(site), home=workspace.root, base=network.folder.parent)
     if status is not None and status.inputs is not None and status.inputs.target_data != now:
         yield f"The extract changed since: this is about the report's patients; `tdrop transfer {site}` reads it anew."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from flows.interrupts import exit_now, heed_signals, stopping
+from flows.interrupts import exit_now, install_signal_handlers, signal_received
 
 VERBOSE = {"-v", "--verbose"}
 #: Commands that train, and what they and the others were seen to need of addresses, with room to spare.
@@ -16,12 +16,12 @@ QUIET = {"-q", "--quiet"}
 
 def main() -> None:
     """Runs the command line; a signal ends it in a sentence, also while the program is still being loaded."""
-    heed_signals()
+    install_signal_handlers()
     _require_address_space()
     try:
         _prepare_and_run()
     finally:
-        if stopping():
+        if signal_received():
             exit_now()
 
 
@@ -44,7 +44,7 @@ def _require_address_space() -> None:
 
 
 def _prepare_and_run() -> None:
-    from tdrop.home import collect_rarely, prepare_environment
+    from tdrop.home import prepare_environment, tune_garbage_collector
 
     prepare_environment()
     from flows.printer import console
@@ -53,7 +53,7 @@ def _prepare_and_run() -> None:
     verbose = bool(VERBOSE & set(sys.argv[1:]))
     if not verbose:
         _quieten()
-    collect_rarely()
+    tune_garbage_collector()
     console.brief = bool(QUIET & set(sys.argv[1:]))
     if not console.brief:
         listen_to_notices(lambda sentence: sys.stderr.write(f"tdrop: {sentence}\n"))
@@ -63,7 +63,7 @@ def _prepare_and_run() -> None:
 def _run(arguments: list[str], verbose: bool) -> None:
     import errno
 
-    from tdrop.base import TdropError, describe, used_up
+    from tdrop.base import TdropError, describe, resource_error
 
     try:
         from flows.commands import app
@@ -72,7 +72,7 @@ def _run(arguments: list[str], verbose: bool) -> None:
     except TdropError as error:
         _fail(str(error), error.exit_code, verbose)
     except Exception as error:  # a person gets a sentence; the traceback is there for the asking
-        if exhausted := used_up(error):
+        if exhausted := resource_error(error):
             _fail(str(exhausted), exhausted.exit_code, verbose)
         if isinstance(error, PermissionError) and error.filename is not None:
             _fail(f"this user may not read or write '{error.filename}'; check its permissions", 1, verbose)
@@ -103,9 +103,9 @@ def _quieten() -> None:
     import logging
     import warnings
 
-    from tdrop.home import quieten
+    from tdrop.home import silence_logs
 
-    quieten()
+    silence_logs()
     warnings.simplefilter("ignore")
     # A log that does not reach a server is no line on the terminal: whether the server answers is said once.
     logging.raiseExceptions = False

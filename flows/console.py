@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from tdrop.home import Event, listen, remove_listeners
+from tdrop.home import Event, add_listener, remove_listeners
 
 #: Stages in the order they come, with their rough share of the time: what an estimate starts from.
 STAGES: Mapping[str, float] = {
@@ -60,7 +60,7 @@ class RunProgress(Progress):
         self.events: dict[str, dict[str, Event]] = {site: {} for site in sites}
         self.taking = threading.Lock()
 
-    def take(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Moves a site's bar."""
         if event.site not in self.bars:
             return
@@ -77,7 +77,7 @@ class RunProgress(Progress):
             if share > self.tasks[bar].completed:
                 self.update(bar, completed=share, when=self.get_time())
 
-    def in_words(self) -> str:
+    def summary_line(self) -> str:
         """Where every site is, in one line."""
         return "; ".join(f"{task.description}: {task.fields['stage']}{to_go(task)}" for task in self.tasks)
 
@@ -99,10 +99,10 @@ def to_go(task: Task) -> str:
 
 
 @contextmanager
-def watching(sites: Sequence[str], console: Console) -> Iterator[None]:
+def show_progress(sites: Sequence[str], console: Console) -> Iterator[None]:
     """Shows progress inside the block: bars on a terminal, lines elsewhere."""
     progress = RunProgress(sites, console)
-    listen(progress.take)
+    add_listener(progress.on_event)
     try:
         with progress if console.is_terminal else _lines(progress):
             yield
@@ -129,10 +129,10 @@ def _lines(progress: RunProgress) -> Iterator[None]:
     def keep_alive() -> None:
         while not over.is_set():
             if not news.wait(SIGN_OF_LIFE_SECONDS):
-                say(progress.in_words())
+                say(progress.summary_line())
             news.clear()
 
-    listen(show)
+    add_listener(show)
     thread = threading.Thread(target=keep_alive, name="sign-of-life", daemon=True)
     thread.start()
     try:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import yaml
 
-from flows.printer import Printer, repeat
+from flows.printer import Printer, contracts_option
 from flows.transfer_command import Workers, run_transfer
 from tasks.settings import TransferSettings
 from tdrop.base import UsageError
@@ -24,7 +24,7 @@ from tdrop.data import (
     write_demo_events,
     write_demo_network,
 )
-from tdrop.home import Place, warm_up
+from tdrop.home import Workspace, preload_workers
 
 #: The demo's search: every method's defaults and one other point of its search space, the most restrained where one is.
 DEMO_TRIALS = 2
@@ -80,18 +80,18 @@ def run_demo(
         contracts = copy_contracts()
     else:
         contracts = write_event_contracts(form, Path(f"tdrop-demo-{form}", "data_contracts"))
-    place = Place.at(contracts=contracts)
+    workspace = Workspace.at(contracts=contracts)
     console.print(
         f"Simulated data, no real patients: a registry of {rows['registry']:,} and two hospitals with outcomes "
         f"({', '.join(f'{rows[site]:,}' for site in DEMO_TEACHERS)}), and hospitals without "
         f"({', '.join(f'{rows[site]:,}' for site in DEMO_TARGETS)}); the last one's extract lacks a column, so that "
         "tdrop has to stop it."
     )
-    warm_up()
+    preload_workers()
     if form == "csv":
-        write_demo_network(place.root / "demo", rows)
+        write_demo_network(workspace.root / "demo", rows)
     else:
-        write_demo_events(place.root / f"demo-{form}", form, rows)
+        write_demo_events(workspace.root / f"demo-{form}", form, rows)
     settings = TransferSettings(seeds=seeds, trials=FULL_TRIALS if full else DEMO_TRIALS)
     run_transfer(
         tuple(DEMO_TARGETS),
@@ -103,6 +103,6 @@ def run_demo(
     )
     console.print(
         "Would tdrop have been right where outcomes are known? To try it at each of those sites: "
-        f"tdrop rehearse prostate{repeat(contracts)}",
+        f"tdrop rehearse prostate{contracts_option(contracts)}",
         markup=False,
     )

@@ -23,7 +23,7 @@ _exiting = threading.Lock()
 _handled: list[int] = []
 
 
-def heed_signals() -> None:
+def install_signal_handlers() -> None:
     """Turns the first Ctrl-C or SIGTERM into KeyboardInterrupt and the second into the end of the process."""
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:
@@ -35,12 +35,12 @@ def heed_signals() -> None:
     threading.Thread(target=_watch, args=(reader,), name="tdrop-signals", daemon=True).start()
 
 
-def stopping() -> bool:
+def signal_received() -> bool:
     """Whether a signal has come."""
     return _stopping.is_set()
 
 
-def waited_for() -> None:
+def forget_signal() -> None:
     """Forgets the signal, where a command was only waiting for it."""
     _stopping.clear()
 
@@ -51,7 +51,7 @@ def _watch(reader: int) -> None:
         pass
     _stop()
     threading.Event().wait(LIMIT_SECONDS)
-    if stopping():
+    if signal_received():
         exit_now()
 
 
@@ -66,7 +66,7 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
 def _stop() -> None:
     """Says once that the command stops, and ends its worker processes."""
     with _exiting:
-        if stopping():
+        if signal_received():
             return
         _stopping.set()
     _write("Stopping ...")

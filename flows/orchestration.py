@@ -58,13 +58,13 @@ def prefect_server(meanwhile: Callable[[], None] = lambda: None) -> Iterator[str
     Args:
         meanwhile: Work that needs no server, done while one starts.
     """
-    url = configured_server() or announced(default_home())
+    url = configured_server() or find_ui_server(default_home())
     server: Server | None = None
     with ExitStack() as stack:
         if url is None:
             url, server = stack.enter_context(_local_server(meanwhile))
         else:
-            require_answer(url)
+            require_healthy(url)
             meanwhile()
         stack.enter_context(_using(url))
         stack.enter_context(_watching_server(url, server))
@@ -116,15 +116,17 @@ def _local_server(meanwhile: Callable[[], None]) -> Iterator[tuple[str, Server]]
     url = f"http://127.0.0.1:{port}/api"
     with ExitStack() as stack:
         # Servers that set up one new database at the same time get in each other's way.
-        with starting_alone(home):
+        with server_start_lock(home):
             log, environment = home / "server.log", dict.fromkeys(UNUSED_SERVICES, "false")
-            server = stack.enter_context(starting("Prefect", prefect_command(port), f"{url}/health", log, environment))
+            server = stack.enter_context(
+                start_server("Prefect", prefect_command(port), f"{url}/health", log, environment)
+            )
             meanwhile()
             server.wait_until_up()
         yield url, server
 
 
-def starting_alone(home: Path) -> FileLock:
+def server_start_lock(home: Path) -> FileLock:
     """Keeps other commands from starting a Prefect server on this home for the block."""
     return FileLock(home / "start.lock", mode=0o600)
 
@@ -188,7 +190,7 @@ def server_lost_message(url: str) -> str:
 
 
 @contextmanager
-def announcing(home: Path, url: str) -> Iterator[None]:
+def publish_server_address(home: Path, url: str) -> Iterator[None]:
     """Tells other commands on this home where its Prefect server is, for the block."""
     note = home / SERVER_NOTE
     write_private(note, url)
@@ -198,7 +200,7 @@ def announcing(home: Path, url: str) -> Iterator[None]:
         note.unlink(missing_ok=True)
 
 
-def announced(home: Path) -> str | None:
+def find_ui_server(home: Path) -> str | None:
     """The Prefect server that `tdrop ui` runs on this home, if it answers.
 
     At the address of a `tdrop ui` that was killed another home's may answer: its own holds the home's lock.
@@ -229,11 +231,11 @@ def require_server() -> str:
         raise UsageError(
             "no Prefect server is configured; start one with `tdrop ui` and set PREFECT_API_URL as it says"
         )
-    require_answer(url)
+    require_healthy(url)
     return url
 
 
-def require_answer(url: str) -> None:
+def require_healthy(url: str) -> None:
     """Says in one sentence that a Prefect server does not answer."""
     try:
         urllib.request.urlopen(f"{url}/health", timeout=10).close()
@@ -278,7 +280,7 @@ class Server:
 
 
 @contextmanager
-def starting(
+def start_server(
     name: str, command: Sequence[str], health: str, log: Path, environment: Mapping[str, str]
 ) -> Iterator[Server]:
     """Starts a server for the block, its output in `log`; it need not be up yet."""
@@ -300,11 +302,11 @@ def starting(
 
 
 @contextmanager
-def serving(
+def run_server(
     name: str, command: Sequence[str], health: str, log: Path, environment: Mapping[str, str]
 ) -> Iterator[Server]:
     """The same, with the server up."""
-    with starting(name, command, health, log, environment) as server:
+    with start_server(name, command, health, log, environment) as server:
         server.wait_until_up()
         yield server
 
@@ -332,7 +334,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def require_free(port: int, name: str) -> None:
+def require_free_port(port: int, name: str) -> None:
     """Says in one sentence that a port is taken."""
     with socket.socket() as probe:
         # Connections of a server that ended a moment ago do not keep its port.

@@ -25,13 +25,13 @@ class Printer(Console):
         super().__init__(highlight=False, soft_wrap=True, quiet=as_json, file=file, width=width)
         self.as_json, self.brief = as_json, brief
 
-    def answer(self, result: Mapping[str, object]) -> None:
+    def print_result(self, result: Mapping[str, object]) -> None:
         """Prints a command's result as one JSON document, where that was asked for."""
         if self.as_json:
             self.file.write(json.dumps(result, indent=1, allow_nan=False) + "\n")
             self.file.flush()
 
-    def remark(self, words: str) -> None:
+    def print_hint(self, words: str) -> None:
         """Prints what is no result: where to look next, how the time was spent."""
         if not self.brief:
             self.print(words, markup=False)
@@ -57,11 +57,11 @@ Processes = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else")]
 
 
-def answering(as_json: bool) -> Printer:
+def make_printer(as_json: bool) -> Printer:
     """The printer of a command that has a result: as brief as was asked for, as JSON or in words."""
     return Printer(as_json=as_json, brief=console.brief)
 
 
-def repeat(contracts: Path) -> str:
+def contracts_option(contracts: Path) -> str:
     """The option that the next command needs as well, when it is not the default."""
     return "" if contracts == DEFAULT_CONTRACTS else f" --contracts {contracts}"

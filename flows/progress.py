@@ -10,7 +10,7 @@ from tdrop.home import ENCODER, FORECAST, REFUSED, Ref, ResolvedSite, emit_progr
 from tdrop.shift import Matching, Shift
 
 
-def tell(site: ResolvedSite, ref: Ref, chosen: str = "") -> Ref:
+def log_progress(site: ResolvedSite, ref: Ref, chosen: str = "") -> Ref:
     """Says what a finished stage found, and hands it on; Prefect's log keeps only what counts no patients.
 
     Args:

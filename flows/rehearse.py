@@ -18,7 +18,7 @@ import yaml
 from prefect import flow, get_run_logger
 from scipy.stats import norm
 
-from flows.transfer import SiteFailed, transfer_sites
+from flows.transfer import SiteFailure, transfer_sites
 from tasks.errors import try_to_record
 from tasks.publish import publish_index
 from tasks.rehearsal import played_records, record_rehearsal
@@ -37,7 +37,7 @@ from tdrop.forecast import (
     RehearsedSite,
     SiteNumber,
 )
-from tdrop.home import FORECAST, REHEARSALS, Place, now, prepare_environment, write_private
+from tdrop.home import FORECAST, REHEARSALS, Workspace, now, prepare_environment, write_private
 from tdrop.methods import have_samples
 from tdrop.metrics import OUTCOME_KINDS
 from tdrop.report import render_rehearsal
@@ -49,9 +49,9 @@ PAGE = "rehearsal.html"
 WRITTEN = ("location", "reader", "renames", "units", "categories", "missing_codes", "query", "table_name")
 
 
-def rehearsal_folder(place: Place, table: str) -> Path:
+def rehearsal_folder(workspace: Workspace, table: str) -> Path:
     """Where a table's rehearsal lies."""
-    return place.root / REHEARSALS / table
+    return workspace.root / REHEARSALS / table
 
 
 @flow(name="rehearse-table", flow_run_name="rehearse {table}", persist_result=False)
@@ -75,15 +75,15 @@ def rehearse_table(
         A `Rehearsal`.
     """
     prepare_environment()
-    place = Place.at()
-    network = place.network()
+    workspace = Workspace.at()
+    network = workspace.network()
     sites = require_rehearsable(network, table)
-    folder = rehearsal_folder(place, table)
-    write_contracts(place, network, table, folder / "contracts")
-    played = Place.at(folder, folder / "contracts")
+    folder = rehearsal_folder(workspace, table)
+    write_contracts(workspace, network, table, folder / "contracts")
+    played = Workspace.at(folder, folder / "contracts")
     with _at(played):
         results = transfer_sites([site.name for site in sites], settings, again, at_once, scheduler)
-    failed = {name: result.sentence for name, result in results.items() if isinstance(result, SiteFailed)}
+    failed = {name: result.sentence for name, result in results.items() if isinstance(result, SiteFailure)}
     rehearsed = tuple(
         one
         for site in sites
@@ -93,19 +93,19 @@ def rehearse_table(
     rehearsal = Rehearsal(table, now(), rehearsed, failed, simulated, task=network.contract(table).task)
     write_record(folder / REHEARSAL, rehearsal)
     write_private(folder / PAGE, render_rehearsal(rehearsal))
-    publish_index(place)
+    publish_index(workspace)
     names = [site.name for site in sites]
-    not_recorded = try_to_record(f"the rehearsal of table '{table}'", _record, place, played, rehearsal, names)
+    not_recorded = try_to_record(f"the rehearsal of table '{table}'", _record, workspace, played, rehearsal, names)
     if not_recorded is not None:
         get_run_logger().warning(not_recorded)
     return replace(rehearsal, not_recorded=not_recorded or "")
 
 
-def _record(place: Place, played: Place, rehearsal: Rehearsal, names: Sequence[str]) -> None:
+def _record(workspace: Workspace, played: Workspace, rehearsal: Rehearsal, names: Sequence[str]) -> None:
     """Records the rehearsal in MLflow, with what each site's record says where it played."""
     with _at(played):
         records = played_records(played, rehearsal)
-    record_rehearsal(place, rehearsal, records, names)
+    record_rehearsal(workspace, rehearsal, records, names)
 
 
 def require_rehearsable(network: Network, table: str) -> tuple[Site, ...]:
@@ -120,17 +120,17 @@ def require_rehearsable(network: Network, table: str) -> tuple[Site, ...]:
     return sites
 
 
-def write_contracts(place: Place, network: Network, table: str, folder: Path) -> None:
+def write_contracts(workspace: Workspace, network: Network, table: str, folder: Path) -> None:
     """Writes the table and its labelled sites, each as a target whose outcomes are in a label file."""
     for kind in ("tables", "sites"):
         (folder / kind).mkdir(parents=True, exist_ok=True)
         for old in (folder / kind).glob("*.y*ml"):
             old.unlink()
-    original = Path(place.contracts)
+    original = Path(workspace.contracts)
     (folder / "tables" / f"{table}.yaml").write_bytes(_file(original / "tables", table).read_bytes())
     for site in network.labelled(table):
         document = yaml.safe_load(_file(original / "sites", site.name).read_text(encoding="utf-8"))
-        target = _as_target(document, site, place, network)
+        target = _as_target(document, site, workspace, network)
         (folder / "sites" / f"{site.name}.yaml").write_text(yaml.safe_dump(target, sort_keys=False), encoding="utf-8")
 
 
@@ -138,7 +138,7 @@ def _file(folder: Path, name: str) -> Path:
     return next(path for path in sorted(folder.iterdir()) if path.stem == name and path.suffix in (".yaml", ".yml"))
 
 
-def _as_target(document: Mapping[str, Any], site: Site, place: Place, network: Network) -> dict[str, Any]:
+def _as_target(document: Mapping[str, Any], site: Site, workspace: Workspace, network: Network) -> dict[str, Any]:
     """A labelled site's file as that of a target that others may learn from."""
     target = {key: value for key, value in document.items() if key not in ("source", "sources", "schedule", "batches")}
     if "labels" not in target:
@@ -146,20 +146,20 @@ def _as_target(document: Mapping[str, Any], site: Site, place: Place, network: N
     target |= {"role": "both", "labels_in_extract": "drop"}
     for part in (target, target["labels"]):
         if "location" in part:
-            part["location"] = _found_from_anywhere(str(part["location"]), place, network)
+            part["location"] = _found_from_anywhere(str(part["location"]), workspace, network)
     return target
 
 
-def _found_from_anywhere(location: str, place: Place, network: Network) -> str:
+def _found_from_anywhere(location: str, workspace: Workspace, network: Network) -> str:
     """A location that means the same below the rehearsal's own home and contracts."""
-    location = location.replace("{home}", place.home)
+    location = location.replace("{home}", workspace.home)
     return location if "://" in location else str((network.base / location).absolute())
 
 
 @contextmanager
-def _at(place: Place) -> Iterator[None]:
-    """Makes flows read and write at the rehearsal's place; its models go to no shared MLflow."""
-    names = {"TDROP_HOME": place.home, "TDROP_CONTRACTS": place.contracts, "MLFLOW_TRACKING_URI": None}
+def _at(workspace: Workspace) -> Iterator[None]:
+    """Makes flows read and write in the rehearsal's workspace; its models go to no shared MLflow."""
+    names = {"TDROP_HOME": workspace.home, "TDROP_CONTRACTS": workspace.contracts, "MLFLOW_TRACKING_URI": None}
     before = {name: os.environ.get(name) for name in names}
     _set(names)
     try:
@@ -176,9 +176,9 @@ def _set(environment: Mapping[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def _open_outcomes(place: Place, site: Site, task: Task) -> RehearsedSite | None:
+def _open_outcomes(workspace: Workspace, site: Site, task: Task) -> RehearsedSite | None:
     """What the opened outcomes say of one site; None where they say nothing about the first number."""
-    folder, first = place.latest(site.name), OUTCOME_KINDS[task].headline
+    folder, first = workspace.latest(site.name), OUTCOME_KINDS[task].headline
     evaluation = Evaluation.from_dict(json.loads((folder / "evaluation.json").read_text(encoding="utf-8")))
     chosen = read_record(Choice, folder / "choice.json").method
     spread = have_samples(tuple(evaluation.methods))

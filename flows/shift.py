@@ -21,7 +21,7 @@ from tasks.prepare import (
 from tdrop.base import write_record, written
 from tdrop.contracts import Validation
 from tdrop.data import fingerprint
-from tdrop.home import Ref, ResolvedSite, emit_progress, replacing
+from tdrop.home import Ref, ResolvedSite, emit_progress, replace_folder
 from tdrop.report import render_shift_page, shift_sentence
 from tdrop.shift import Matching, Shift
 
@@ -75,8 +75,8 @@ def compare_patients(site: ResolvedSite) -> ShiftPage:
     shift = estimate_site_shift.fn(site, encoded, fitted, count_suspected(target)).record(Shift, "shift.json")
     matching = match_validation.fn(site, encoded, fitted).record(Matching, "matching.json")
     validation = target.record(Validation, "validation.json")
-    folder = site.place.site(site.name) / "shift"
-    with replacing(folder) as incoming:
+    folder = site.workspace.site(site.name) / "shift"
+    with replace_folder(folder) as incoming:
         page = render_shift_page(site.site, site.source_title, shift, matching, validation, site.contract)
         (incoming / "shift.html").write_text(page, encoding="utf-8")
         write_record(incoming / "shift.json", shift)

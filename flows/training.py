@@ -26,9 +26,9 @@ from tasks.train import (
     shown_levels,
     tune_method,
 )
-from tdrop.base import FitError, TdropError, Unwritable, describe, used_up
+from tdrop.base import FitError, TdropError, Unwritable, describe, resource_error
 from tdrop.choose import Trial, mark_picked, pick_members, pick_place
-from tdrop.home import Ref, ResolvedSite, advance, expect, raise_if_interrupted, reach
+from tdrop.home import Ref, ResolvedSite, advance, raise_if_interrupted, set_steps_done, start_stage
 from tdrop.methods import COMMITTEE, SITE_INPUT
 
 Futures = Sequence[PrefectFuture[Ref]]
@@ -66,7 +66,7 @@ def train(site: ResolvedSite, encoded: Ref, matching: Ref, settings: TransferSet
         settings: Methods, trials, seeds.
     """
     trained, methods = Trained(), settings.chosen_methods()
-    expect(site.name, "tune", sum(len(planned_trials(method, settings)) for method in methods))
+    start_stage(site.name, "tune", sum(len(planned_trials(method, settings)) for method in methods))
     # All methods are under way before the first is waited for; a method's refits follow its last trial.
     tuned = {method: tune_method.submit(site, encoded, matching, method, settings) for method in methods}
     propensity = fitted_propensity(site, encoded) if settings.criterion == "importance_weighted" else None
@@ -75,7 +75,7 @@ def train(site: ResolvedSite, encoded: Ref, matching: Ref, settings: TransferSet
         trial = _pick(site.name, method, future, trained)
         if trial is not None:
             refits[method] = _refit(site, encoded, propensity, trial, trained.picked[method], settings)
-    expect(site.name, "fit", sum(2 * len(refit.models) + len(refit.folds) for refit in refits.values()))
+    start_stage(site.name, "fit", sum(2 * len(refit.models) + len(refit.folds) for refit in refits.values()))
     predicted = _predict_with(site, encoded, refits, settings, trained)
     for method, futures in predicted.items():
         refs = collect_fits(site.name, method, [*futures, *refits[method].folds], trained)
@@ -197,7 +197,7 @@ def _pick(site: str, method: str, future: PrefectFuture[list[Ref]], trained: Tra
         return None
     trained.trials[method] = list(mark_picked(trials, picked))
     # A cluster's workers cannot tell of each trial.
-    reach(site, "tune", sum(map(len, trained.trials.values())), method)
+    set_steps_done(site, "tune", sum(map(len, trained.trials.values())), method)
     trained.picked[method] = trained.trials[method][picked]
     return refs[picked]
 
@@ -223,7 +223,7 @@ def _set_aside(site: str, method: str, error: Exception, trained: Trained) -> No
     if isinstance(error, Unwritable):
         raise error
     # Another package's message may hold patients' values; its name does not.
-    known = error if isinstance(error, TdropError) else used_up(error)
+    known = error if isinstance(error, TdropError) else resource_error(error)
     sentence = str(known) if known is not None else f"failed with {describe(error)}"
     trained.failed[method] = sentence
     trained.picked.pop(method, None)

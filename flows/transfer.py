@@ -23,7 +23,7 @@ from prefect.states import Cancelled, Completed, Crashed, Failed
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.orchestration import is_server_lost
-from flows.progress import tell
+from flows.progress import log_progress
 from flows.shift import read_extracts
 from flows.training import train
 from tasks.audit import seal_forecast
@@ -31,25 +31,25 @@ from tasks.errors import try_to_record
 from tasks.evaluate import choose_method, evaluate_site, find_labels, forecast_site, lock_models
 from tasks.evidence import fitted_propensity
 from tasks.gather import SUMMARY
-from tasks.labels import remembered_labels
-from tasks.new_patients import remember_proposal, stands_for
+from tasks.labels import stored_labels
+from tasks.new_patients import is_current, remember_proposal
 from tasks.prepare import (
     columns_to_leave_out,
     count_suspected,
+    digest_inputs,
     encode_sources,
     encode_target,
     estimate_site_shift,
     fingerprint_labels,
     gather_new_patients,
-    look_for_changes,
     match_validation,
     read_and_check,
 )
 from tasks.publish import escape_markdown, publish_halt, publish_index
-from tasks.report import leave_page, publish_report, record_in_mlflow
+from tasks.report import create_page, publish_report, record_in_mlflow
 from tasks.run import Run, Stages, picked_tolerance
 from tasks.settings import TransferSettings
-from tdrop.base import SiteStopped, TdropError, Unwritable, describe, plain, read_record, used_up
+from tdrop.base import SiteStopped, TdropError, Unwritable, describe, plain, read_record, resource_error
 from tdrop.choose import Choice
 from tdrop.forecast import Forecast
 from tdrop.home import (
@@ -58,19 +58,19 @@ from tdrop.home import (
     Event,
     Inputs,
     Interrupted,
-    Place,
     ResolvedSite,
     Status,
+    Workspace,
+    add_listener,
     emit_progress,
     interrupt_requested,
-    listen,
-    noted_as_running,
+    lock_site,
+    mark_as_running,
+    nothing_changed,
     now,
-    one_at_a_time,
     prepare_environment,
     read_note,
     read_status,
-    unchanged,
     worker_processes,
     write_status,
 )
@@ -84,7 +84,7 @@ WIND_UP_SECONDS = 7.0
 
 
 @dataclass(frozen=True)
-class Transferred:
+class TransferResult:
     """What came of one site's transfer.
 
     Attributes:
@@ -104,7 +104,7 @@ class Transferred:
 
 
 @dataclass(frozen=True)
-class SiteFailed:
+class SiteFailure:
     """Why a site has no result while the others went on, in a sentence."""
 
     sentence: str
@@ -121,7 +121,7 @@ def _mark_cancelled(flow: Any, flow_run: Any, state: Any) -> None:
             client.set_flow_run_state(flow_run.id, Cancelled(message=SENTENCE), force=True)
 
 
-def _log_progress(event: Event) -> None:
+def _log_to_prefect(event: Event) -> None:
     """Logs a finished step to the flow run or task run that it belongs to."""
     if event.done:
         with suppress(MissingContextError):
@@ -152,18 +152,18 @@ def transfer_site(
         new_patients: Take the patients of the batches since the promotion as the target, instead of the extract.
 
     Returns:
-        A `Transferred`: the summary of its report, and what else came of it.
+        A `TransferResult`: the summary of its report, and what else came of it.
     """
     prepare_environment()
-    listen(_log_progress)
+    add_listener(_log_to_prefect)
     settings.chosen_methods()
-    resolved = Place.at().resolve(site)
+    resolved = Workspace.at().resolve(site)
     resolved.network.target(site)
-    place, run_id = resolved.place, str(current_run.id)
-    with one_at_a_time(place, site):
-        _close_interrupted_run(place, site)
+    workspace, run_id = resolved.workspace, str(current_run.id)
+    with lock_site(workspace, site):
+        _close_interrupted_run(workspace, site)
         _tag_run(resolved)
-        with noted_as_running(place, site, run_id):
+        with mark_as_running(workspace, site, run_id):
             try:
                 result = _transfer_if_changed(
                     gather_new_patients(resolved) if new_patients else resolved, settings, again
@@ -171,16 +171,16 @@ def transfer_site(
                 if new_patients:
                     remember_proposal(resolved)
             except SiteStopped as error:
-                leave_page(site, "letter", escape_markdown(error.letter or str(error)))
+                create_page(site, "letter", escape_markdown(error.letter or str(error)))
                 return Failed(name="Stopped", message=str(error), data=error)
     verdict = result.summary.verdict
     _tag_run(resolved, f"verdict:{verdict}")
     name = verdict.capitalize() + (", unchanged" if result.unchanged else "")
-    ending: State[Transferred] = Completed(name=name, message=_ending(result), data=result)
+    ending: State[TransferResult] = Completed(name=name, message=_ending(result), data=result)
     return ending
 
 
-def _ending(result: Transferred) -> str:
+def _ending(result: TransferResult) -> str:
     sentence = result.unchanged or result.not_recorded or "report published and recorded"
     return f"verdict {result.summary.verdict}: {sentence}"
 
@@ -194,12 +194,12 @@ def _tag_run(site: ResolvedSite, *more: str) -> None:
         client.update_flow_run(run.id, tags=sorted({*run.tags, *added}))
 
 
-def _close_interrupted_run(place: Place, site: str) -> None:
+def _close_interrupted_run(workspace: Workspace, site: str) -> None:
     """Closes a run that Prefect still shows as running although its process ended: it would count as running for ever.
 
     The site's lock is held here, so that a note left by another run is of a process that is gone.
     """
-    note = read_note(place, site)
+    note = read_note(workspace, site)
     if note is None:
         return
     closed: State[Any] = Crashed(name="Interrupted", message="its process ended before the run did")
@@ -212,52 +212,54 @@ def _close_interrupted_run(place: Place, site: str) -> None:
                 client.set_flow_run_state(run_id, closed, force=True)  # type: ignore[arg-type]
 
 
-def _transfer_if_changed(site: ResolvedSite, settings: TransferSettings, again: bool) -> Transferred:
+def _transfer_if_changed(site: ResolvedSite, settings: TransferSettings, again: bool) -> TransferResult:
     """Runs the pipeline where there is something to do, and writes down how it ended."""
-    place, started = site.place, now()
+    workspace, started = site.workspace, now()
     inputs: Inputs | None = None
     try:
-        inputs = look_for_changes(site, settings)
-        if not again and (unchanged(place, site.name, inputs) or _stands_for_new_patients(site, inputs)):
-            return _nothing_to_do(place, site.name)
+        inputs = digest_inputs(site, settings)
+        if not again and (nothing_changed(workspace, site.name, inputs) or _is_current_for_new_patients(site, inputs)):
+            return _nothing_to_do(workspace, site.name)
         with worker_processes():
             result = run_pipeline(site, settings, inputs)
     except Interrupted:
         raise
     except Exception as error:
-        error = used_up(error) or error
+        error = resource_error(error) or error
         outcome, sentence = "stopped" if isinstance(error, SiteStopped) else "failed", explain(site.name, error)
         emit_progress(site.name, outcome)
         # On a full disk the status cannot be written either; what went wrong is worth more.
         with suppress(Unwritable):
             reason = error.reason if isinstance(error, SiteStopped) else ""
-            write_status(place, Status(site.name, inputs, outcome, now(), started, sentence, reason))
-            _show_halt(place, site.name)
+            write_status(workspace, Status(site.name, inputs, outcome, now(), started, sentence, reason))
+            _show_halt(workspace, site.name)
         if isinstance(error, TdropError) or is_server_lost(error):
             raise error
         # Prefect keeps an error's message.
         raise TdropError(sentence) from None
     # What is not in MLflow yet is recorded by the next run, which finds every stage ready.
     outcome = "done" if result.not_recorded is None else "not recorded"
-    write_status(place, Status(site.name, inputs, outcome, now(), started, result.not_recorded or result.summary.use))
+    write_status(
+        workspace, Status(site.name, inputs, outcome, now(), started, result.not_recorded or result.summary.use)
+    )
     # Only now is an earlier stop past.
-    publish_index(place)
+    publish_index(workspace)
     return result
 
 
-def _stands_for_new_patients(site: ResolvedSite, inputs: Inputs) -> bool:
+def _is_current_for_new_patients(site: ResolvedSite, inputs: Inputs) -> bool:
     """Whether the last run was for new patients of an extract that is as it was then: a person looks at it first."""
-    last = read_status(site.place, site.name)
+    last = read_status(site.workspace, site.name)
     if last is None or last.inputs is None or last.outcome != "done":
         return False
     same = replace(inputs, target_data=last.inputs.target_data, labels=last.inputs.labels) == last.inputs
-    return same and stands_for(site, last.inputs.target_data, inputs.target_data)
+    return same and is_current(site, last.inputs.target_data, inputs.target_data)
 
 
-def _show_halt(place: Place, site: str) -> None:
+def _show_halt(workspace: Workspace, site: str) -> None:
     """Says on the pages what became of the run; a page that cannot be written must not hide why it ended."""
     try:
-        publish_halt(place, site)
+        publish_halt(workspace, site)
     except (OSError, TdropError) as error:
         get_run_logger().warning("site %s: the page about this run was not written (%s)", site, type(error).__name__)
 
@@ -266,61 +268,61 @@ def explain(site: str, error: Exception) -> str:
     """One sentence about a failure; the message of another package's error may hold patients' values."""
     if isinstance(error, TdropError):
         return str(error)
-    if exhausted := used_up(error):
+    if exhausted := resource_error(error):
         return f"site '{site}': {exhausted}"
     if is_server_lost(error):
         return f"site '{site}': the Prefect server stopped answering; finished steps are kept"
     return f"site '{site}' failed with {describe(error)}"
 
 
-def _nothing_to_do(place: Place, site: str) -> Transferred:
+def _nothing_to_do(workspace: Workspace, site: str) -> TransferResult:
     same = "nothing changed since the last run: data, contract, settings and code are the same"
     emit_progress(site, "unchanged", detail=same, public=same)
-    return Transferred(read_record(SiteSummary, place.latest(site) / SUMMARY), unchanged=same)
+    return TransferResult(read_record(SiteSummary, workspace.latest(site) / SUMMARY), unchanged=same)
 
 
-def run_pipeline(site: ResolvedSite, settings: TransferSettings, inputs: Inputs) -> Transferred:
+def run_pipeline(site: ResolvedSite, settings: TransferSettings, inputs: Inputs) -> TransferResult:
     """Every task of one site, in order; what each found is told after it."""
     source, target = read_extracts(site, inputs.source_data, inputs.target_data, read_and_check)
     left_out = columns_to_leave_out(site, source, target)
     labelled = encode_sources(site, site.resolved_sources(), source, fingerprint_labels(site), *left_out)
-    encoded = tell(site, encode_target(site, labelled, target))
+    encoded = log_progress(site, encode_target(site, labelled, target))
     fitted = fitted_propensity(site, encoded)
-    shift = tell(site, estimate_site_shift(site, encoded, fitted, count_suspected(target)))
-    matching = tell(site, match_validation(site, encoded, fitted))
+    shift = log_progress(site, estimate_site_shift(site, encoded, fitted, count_suspected(target)))
+    matching = log_progress(site, match_validation(site, encoded, fitted))
     require_source_outcomes(site.name, shift.record(Shift, "shift.json").grounds, settings.folds)
 
     trained = train(site, encoded, matching, settings)
-    choice = tell(site, choose_method(site, trained.picked, trained.folds, settings.criterion))
+    choice = log_progress(site, choose_method(site, trained.picked, trained.folds, settings.criterion))
     chosen = choice.record(Choice, "choice.json").method
     models = lock_models(site, choice, trained.fits)
     forecast = None
     if folds := trained.folds_with_risks():
-        forecast = tell(site, forecast_site(site, encoded, folds, trained.fits, models), chosen)
+        forecast = log_progress(site, forecast_site(site, encoded, folds, trained.fits, models), chosen)
         seal_forecast(site, models, chosen, forecast.record(Forecast, FORECAST))
 
     # Of new patients, who take the place of the extract's, no outcome is known.
-    labels = find_labels(site, None if site.reads_new_patients else remembered_labels(site.place, site.name))
+    labels = find_labels(site, None if site.reads_new_patients else stored_labels(site.workspace, site.name))
     tolerance = picked_tolerance(trained, chosen, site.contract)
-    evaluation = tell(
+    evaluation = log_progress(
         site, evaluate_site(site, encoded, fitted, target, trained.fits, models, labels, settings.bootstrap, tolerance)
     )
     stages = Stages(source, target, encoded, shift, matching, choice, models, evaluation, forecast)
-    return publish(site.place, Run(site.name, settings, trained, stages))
+    return publish(site.workspace, Run(site.name, settings, trained, stages))
 
 
-def publish(place: Place, run: Run) -> Transferred:
+def publish(workspace: Workspace, run: Run) -> TransferResult:
     """Publishes the report, then the record; a record that fails costs nothing but itself."""
-    with tempfile.TemporaryDirectory(dir=place.site(run.site), prefix=".record-") as folder:
-        report = publish_report(place, run, folder)
-        emit_progress(run.site, "report", detail=str(place.latest(run.site) / "report.html"))
-        not_recorded = try_to_record(f"site '{run.site}'", record_in_mlflow, place, report.record)
+    with tempfile.TemporaryDirectory(dir=workspace.site(run.site), prefix=".record-") as folder:
+        report = publish_report(workspace, run, folder)
+        emit_progress(run.site, "report", detail=str(workspace.latest(run.site) / "report.html"))
+        not_recorded = try_to_record(f"site '{run.site}'", record_in_mlflow, workspace, report.record)
     if not_recorded is not None:
         get_run_logger().warning(not_recorded)
-        return Transferred(report.summary, not_recorded=not_recorded)
+        return TransferResult(report.summary, not_recorded=not_recorded)
     methods = f"{len(report.record.methods)} methods in MLflow"
     emit_progress(run.site, "record", detail=methods, public=methods)
-    return Transferred(report.summary)
+    return TransferResult(report.summary)
 
 
 @flow(
@@ -347,10 +349,10 @@ def transfer_network(
         scheduler: Address of a Dask scheduler for the sites' tasks; None for worker processes of this machine.
 
     Returns:
-        By site: a `Transferred`, or a `SiteFailed`.
+        By site: a `TransferResult`, or a `SiteFailure`.
     """
     results = transfer_sites(sites, settings, again, at_once, scheduler)
-    failed = {site: result.sentence for site, result in results.items() if isinstance(result, SiteFailed)}
+    failed = {site: result.sentence for site, result in results.items() if isinstance(result, SiteFailure)}
     if not failed:
         return results
     ending: State[Any] = Completed(
@@ -366,15 +368,15 @@ def transfer_sites(
     at_once: int = 1,
     scheduler: str | None = None,
     new_patients: bool = False,
-) -> dict[str, Transferred | SiteFailed]:
+) -> dict[str, TransferResult | SiteFailure]:
     """One flow run per site; where several are under way together, each in a thread of its own."""
     prepare_environment()
-    network = Place.at().network()
+    network = Workspace.at().network()
     for site in sites:
         network.target(site)
     transfer = transfer_site if scheduler is None else transfer_site.with_options(task_runner=_dask_runner(scheduler))
 
-    def transfer_or_explain(site: str) -> Transferred | SiteFailed:
+    def transfer_or_explain(site: str) -> TransferResult | SiteFailure:
         try:
             result: Any = transfer(site, settings, again, new_patients)
         except Interrupted:
@@ -382,8 +384,8 @@ def transfer_sites(
         except Exception as error:
             if is_server_lost(error):  # no other site can run either
                 raise
-            return SiteFailed(explain(site, error))
-        assert isinstance(result, Transferred)
+            return SiteFailure(explain(site, error))
+        assert isinstance(result, TransferResult)
         return result
 
     return _for_each(transfer_or_explain, tuple(dict.fromkeys(sites)), at_once)
@@ -396,8 +398,8 @@ def _dask_runner(scheduler: str) -> Any:
 
 
 def _for_each(
-    transfer: Callable[[str], Transferred | SiteFailed], sites: Sequence[str], at_once: int
-) -> dict[str, Transferred | SiteFailed]:
+    transfer: Callable[[str], TransferResult | SiteFailure], sites: Sequence[str], at_once: int
+) -> dict[str, TransferResult | SiteFailure]:
     """Results by site; one site at a time stays in this thread, where Ctrl-C ends it at once."""
     if at_once == 1 or len(sites) == 1:
         return {site: transfer(site) for site in sites}

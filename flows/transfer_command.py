@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from flows.console import watching
+from flows.console import show_progress
 from flows.orchestration import prefect_server
-from flows.printer import Printer, repeat
+from flows.printer import Printer, contracts_option
 from tasks.settings import TransferSettings
 from tdrop.base import TdropError, Unavailable, UsageError, did_you_mean, plain
-from tdrop.home import Place, busy_seconds, reset_spans, worker_processes
+from tdrop.home import Workspace, busy_seconds, reset_spans, worker_processes
 from tdrop.methods import COMMITTEE, label, method_names
 
 if TYPE_CHECKING:
-    from flows.transfer import Transferred
+    from flows.transfer import TransferResult
     from tdrop.evaluate import Evaluation
 
 #: Where fits run, with the number of sites under way together: on a cluster one site's trials rarely fill every worker.
@@ -64,20 +64,20 @@ class Workers:
 
     @contextmanager
     def ready(
-        self, place: Place, sites: Sequence[str], console: Printer, meanwhile: Callable[[], None] = lambda: None
+        self, workspace: Workspace, sites: Sequence[str], console: Printer, meanwhile: Callable[[], None] = lambda: None
     ) -> Iterator[str | None]:
         """Shows progress, starts workers and makes sure of a Prefect server; yields a Dask scheduler's address.
 
         Args:
-            place: Where the flows read and write.
+            workspace: Where the flows read and write.
             sites: Whose progress is shown.
             console: Where.
             meanwhile: Work that needs no server, done while one starts.
         """
         # Flow runs find the contracts here, in this process and in those that it starts.
-        os.environ["TDROP_CONTRACTS"] = place.contracts
+        os.environ["TDROP_CONTRACTS"] = workspace.contracts
         with (
-            watching(sites, console.progress),
+            show_progress(sites, console.progress),
             worker_processes(0 if self.runner == "dask" else self.processes),
             prefect_server(meanwhile),
             dask_scheduler(self.address) if self.runner == "dask" else nullcontext() as scheduler,
@@ -99,21 +99,21 @@ def run_transfer(
     """Transfers to the sites, prints the results, and fails when a site failed that is not in `may_stop`."""
     if new_patients and len(sites) > 1:
         raise UsageError("--new-patients is about one site; name the one whose batches are meant")
-    place, started = Place.at(contracts=contracts), time.monotonic()
-    with workers.ready(place, sites, console, lambda: _read_extracts(place, sites)) as scheduler:
-        from flows.transfer import SiteFailed, Transferred, transfer_network, transfer_sites
+    workspace, started = Workspace.at(contracts=contracts), time.monotonic()
+    with workers.ready(workspace, sites, console, lambda: _read_extracts(workspace, sites)) as scheduler:
+        from flows.transfer import SiteFailure, TransferResult, transfer_network, transfer_sites
 
         ready = time.monotonic()
         reset_spans()
         run: Any = partial(transfer_sites, new_patients=new_patients) if len(sites) == 1 else transfer_network
         results = run(list(sites), settings, again, workers.sites_at_once, scheduler)
         elapsed = time.monotonic() - ready
-    console.answer({"sites": {site: result.to_json() for site, result in results.items()}})
-    failed = {site: result.sentence for site, result in results.items() if isinstance(result, SiteFailed)}
-    done = {site: result for site, result in results.items() if isinstance(result, Transferred)}
+    console.print_result({"sites": {site: result.to_json() for site, result in results.items()}})
+    failed = {site: result.sentence for site, result in results.items() if isinstance(result, SiteFailure)}
+    done = {site: result for site, result in results.items() if isinstance(result, TransferResult)}
     for sentence in failed.values():
         console.print(sentence, style="red", markup=False)
-    _show(place, done, console)
+    _show(workspace, done, console)
     _say_next(done, contracts, console)
     if workers.runner == "processes":  # what a cluster's workers spent is not known here
         _show_time(console, elapsed, ready - started)
@@ -126,21 +126,21 @@ def run_rehearsal(
     table: str, settings: TransferSettings, *, contracts: Path, console: Printer, workers: Workers, again: bool = False
 ) -> None:
     """Rehearses a table and prints what came of it; fails where a site could not play or nothing was recorded."""
-    place = Place.at(contracts=contracts)
+    workspace = Workspace.at(contracts=contracts)
     from flows.rehearse import PAGE, rehearsal_folder, rehearse_table, require_rehearsable
 
-    sites = [site.name for site in require_rehearsable(place.network(), table)]
-    with workers.ready(place, sites, console) as scheduler:
+    sites = [site.name for site in require_rehearsable(workspace.network(), table)]
+    with workers.ready(workspace, sites, console) as scheduler:
         rehearsal: Any = rehearse_table(table, settings, again, workers.sites_at_once, scheduler)
-    console.answer(plain(rehearsal))
+    console.print_result(plain(rehearsal))
     for sentence in rehearsal.sentences():
         console.print(f"- {sentence}")
-    console.print(str(rehearsal_folder(place, table) / PAGE))
+    console.print(str(rehearsal_folder(workspace, table) / PAGE))
     if problems := [*rehearsal.failed.values(), *([rehearsal.not_recorded] if rehearsal.not_recorded else [])]:
         raise TdropError("; ".join(problems))
 
 
-def _read_extracts(place: Place, sites: Sequence[str]) -> None:
+def _read_extracts(workspace: Workspace, sites: Sequence[str]) -> None:
     """Reads and checks the extracts while the server starts; the flow finds them in the store.
 
     Whatever goes wrong here goes wrong again in the flow, which says so.
@@ -149,11 +149,11 @@ def _read_extracts(place: Place, sites: Sequence[str]) -> None:
 
     for name in sites:
         with suppress(TdropError):
-            site = place.resolve(name)
+            site = workspace.resolve(name)
             read_extracts(site, *fingerprints(site))
 
 
-def _show(place: Place, done: Mapping[str, Transferred], console: Printer) -> None:
+def _show(workspace: Workspace, done: Mapping[str, TransferResult], console: Printer) -> None:
     """Prints sites x methods and where to look next."""
     from tdrop.evaluate import Evaluation
 
@@ -161,11 +161,11 @@ def _show(place: Place, done: Mapping[str, Transferred], console: Printer) -> No
     table.add_column("method")
     evaluations = {}
     for site in done:
-        text = (place.latest(site) / "evaluation.json").read_text(encoding="utf-8")
+        text = (workspace.latest(site) / "evaluation.json").read_text(encoding="utf-8")
         evaluations[site] = Evaluation.from_dict(json.loads(text))
     if not done:
         return
-    network = place.network()
+    network = workspace.network()
     for site, evaluation in evaluations.items():
         simulated = ", simulated" if network.site(site).simulated else ""
         table.add_column(
@@ -181,12 +181,12 @@ def _show(place: Place, done: Mapping[str, Transferred], console: Printer) -> No
         if result.unchanged:
             console.print(f"{site}: {result.unchanged}")
     for site in done:
-        console.print(f"{site}: {place.latest(site) / 'report.html'}")
-    console.print(f"all sites: {place.root / 'index.html'}")
-    console.remark("compare in MLflow and Prefect: tdrop ui")
+        console.print(f"{site}: {workspace.latest(site) / 'report.html'}")
+    console.print(f"all sites: {workspace.root / 'index.html'}")
+    console.print_hint("compare in MLflow and Prefect: tdrop ui")
 
 
-def _say_next(done: Mapping[str, Transferred], contracts: Path, console: Printer) -> None:
+def _say_next(done: Mapping[str, TransferResult], contracts: Path, console: Printer) -> None:
     """Says why a site is stopped, and what a person may do after reading the other reports."""
     usable = [site for site, result in done.items() if result.summary.verdict != "stop"]
     for site, result in done.items():
@@ -195,11 +195,11 @@ def _say_next(done: Mapping[str, Transferred], contracts: Path, console: Printer
             console.print(f"{site}: stop, and no model to approve. {why}", style="red", markup=False)
     if usable:
         site = usable[0] if len(usable) == 1 else "SITE"
-        options = repeat(contracts)
-        console.remark(
+        options = contracts_option(contracts)
+        console.print_hint(
             f"If the report convinces you, approve the model: tdrop promote {site} --by NAME --note TEXT{options}"
         )
-        console.remark(f"To check it on a few patients first: tdrop label-list {site}{options}")
+        console.print_hint(f"To check it on a few patients first: tdrop label-list {site}{options}")
 
 
 def _legend(evaluations: Collection[Evaluation]) -> str:
@@ -239,7 +239,7 @@ def _show_time(console: Printer, elapsed: float, start_up: float) -> None:
     """Prints how the time was spent: fitting and sampling, or everything around it."""
     busy = min(busy_seconds(), elapsed)
     share = (elapsed - busy) / elapsed if elapsed else 0.0
-    console.remark(
+    console.print_hint(
         f"{elapsed:.0f} s after a start-up of {start_up:.0f} s: {busy:.0f} s fitting and sampling, "
         f"{elapsed - busy:.0f} s orchestration ({share:.0%})."
     )

@@ -13,13 +13,13 @@ from flows.printer import Printer
 from tdrop.base import TdropError, plain, write_record, written
 from tdrop.contracts import Validation
 from tdrop.data import Prepared, prepare, write_patients
-from tdrop.home import LETTER, Place, replacing
+from tdrop.home import LETTER, Workspace, replace_folder
 
 SYMBOLS = {"table_stop": "[red]stop[/]", "row_critical": "[yellow]quarantined[/]", "info": "[dim]note[/]"}
 
 
 @dataclass(frozen=True)
-class SiteChecked:
+class CheckedSite:
     """What a check of a site's extract found.
 
     Attributes:
@@ -35,36 +35,36 @@ class SiteChecked:
     source_problem: str = ""
 
 
-def check_only_source(place: Place, table: str) -> dict[str, Prepared]:
+def check_only_source(workspace: Workspace, table: str) -> dict[str, Prepared]:
     """By name, the checked rows of a table's source, where it has one; none where they cannot be read.
 
     The validation of a new site then says why.
     """
-    network = place.network()
+    network = workspace.network()
     sources = [site for site in network.sites.values() if site.role == "source" and site.table == table]
     if len(sources) != 1:
         return {}
     try:
-        return {sources[0].name: prepare(sources[0], network, home=place.root)}
+        return {sources[0].name: prepare(sources[0], network, home=workspace.root)}
     except TdropError:
         return {}
 
 
-def check_site(place: Place, site: str, known: Mapping[str, Prepared] | None = None) -> SiteChecked:
+def check_site(workspace: Workspace, site: str, known: Mapping[str, Prepared] | None = None) -> CheckedSite:
     """Reads, harmonises and checks one site's extract; the findings are left in `sites/<site>/checked/`.
 
     Args:
-        place: Where the site is.
+        workspace: Where the site is.
         site: Its name.
         known: By name, sources that were checked already.
     """
-    network = place.network()
+    network = workspace.network()
     checked = network.site(site)
     source, source_problem = None, ""
     if checked.role != "source":
         known = known or {}
         learned_from = {
-            own.name: known[own.name] if own.name in known else prepare(own, network, home=place.root)
+            own.name: known[own.name] if own.name in known else prepare(own, network, home=workspace.root)
             for own in network.sources_of(checked)
         }
         source = pd.concat([prepared.frame for prepared in learned_from.values()], ignore_index=True)
@@ -72,25 +72,25 @@ def check_site(place: Place, site: str, known: Mapping[str, Prepared] | None = N
         source_problem = "; ".join(
             f"its source '{name}' cannot be used: {reason}" for name, reason in reasons.items() if reason
         )
-    prepared = prepare(checked, network, home=place.root, source=source)
-    folder = place.site(site) / "checked"
+    prepared = prepare(checked, network, home=workspace.root, source=source)
+    folder = workspace.site(site) / "checked"
     message = prepared.validation.message()
-    with replacing(folder) as incoming:
+    with replace_folder(folder) as incoming:
         write_patients(incoming / "quarantine.csv", prepared.quarantine)
         write_record(incoming / "validation.json", prepared.validation)
         (incoming / LETTER).write_text(message, encoding="utf-8")
-    return SiteChecked(prepared.validation, str(folder), message, source_problem)
+    return CheckedSite(prepared.validation, str(folder), message, source_problem)
 
 
 def check_sites(
-    sites: Sequence[str], place: Place, console: Printer, known: Mapping[str, Prepared] | None = None
+    sites: Sequence[str], workspace: Workspace, console: Printer, known: Mapping[str, Prepared] | None = None
 ) -> tuple[list[dict[str, object]], list[str]]:
     """Validates sites and prints the findings; returns what was found at each, and why some must not be used."""
     problems: list[str] = []
     results: list[dict[str, object]] = []
     for name in sites:
         try:
-            checked = check_site(place, name, known)
+            checked = check_site(workspace, name, known)
         except TdropError as error:
             problems.append(str(error))
             results.append({"site": name, "error": str(error)})
@@ -111,7 +111,7 @@ def check_sites(
     return results, problems
 
 
-def _show(checked: SiteChecked, console: Printer) -> None:
+def _show(checked: CheckedSite, console: Printer) -> None:
     validation = checked.validation
     console.print(
         f"[bold]{validation.site}[/] against {validation.contract} {validation.contract_version}: "

@@ -12,25 +12,25 @@ from prefect import flow, get_run_logger, task
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
-from flows.transfer import Transferred, transfer_site
+from flows.transfer import TransferResult, transfer_site
 from flows.validate import check_site
-from tasks.batches import PickedUp, pick_up, retrain_due
+from tasks.batches import PickUpResult, pick_up, retrain_due
 from tasks.errors import RETRY_UNAVAILABLE, sanitize_errors
 from tasks.governance import foresees
-from tasks.score import Scored, score_batch
+from tasks.score import ScoreResult, score_batch
 from tasks.settings import TransferSettings
 from tdrop.base import DataError
 from tdrop.disclosure import conceal_validation
-from tdrop.home import Place, prepare_environment
+from tdrop.home import Workspace, prepare_environment
 from tdrop.report import watch_without_counts
 from tdrop.watch import WatchState, advise, stand_of
 
 
 @task(task_run_name="pick up batches {site}", **RETRY_UNAVAILABLE)
 @sanitize_errors
-def pick_up_batches(place: Place, site: str) -> PickedUp:
+def pick_up_batches(workspace: Workspace, site: str) -> PickUpResult:
     """Scores every new batch and updates the watch."""
-    return pick_up(place, site, get_run_logger().info)
+    return pick_up(workspace, site, get_run_logger().info)
 
 
 @flow(name="watch-site", flow_run_name="watch {site}", persist_result=False)
@@ -49,9 +49,11 @@ def watch_site(site: str, settings: TransferSettings = TransferSettings()) -> An
         The watch, a `WatchState`.
     """
     prepare_environment()
-    place = Place.at()
-    picked = pick_up_batches(place, site)
-    proposed = _propose(place, picked.state, settings) if picked.news or retrain_due(place, picked.state) else []
+    workspace = Workspace.at()
+    picked = pick_up_batches(workspace, site)
+    proposed = (
+        _propose(workspace, picked.state, settings) if picked.news or retrain_due(workspace, picked.state) else []
+    )
     batches = "batch" if picked.scored == 1 else "batches"
     sentences = [f"{picked.scored:,} {batches} scored", watch_without_counts(picked.state), *proposed]
     if picked.refused:
@@ -62,11 +64,11 @@ def watch_site(site: str, settings: TransferSettings = TransferSettings()) -> An
     return ending
 
 
-def _not_foreseen(place: Place, state: WatchState) -> list[str]:
+def _not_foreseen(workspace: Workspace, state: WatchState) -> list[str]:
     """Says where the site's YAML asks for what the change plan that was sealed at the promotion does not foresee."""
-    batches = place.network().site(state.site).batches
+    batches = workspace.network().site(state.site).batches
     asked = batches is not None and batches.retrain == "propose" and "retrain" in advise(state)
-    if not asked or foresees(place, state, "propose"):
+    if not asked or foresees(workspace, state, "propose"):
         return []
     return [
         "no candidate was trained: the change plan does not foresee it; `tdrop promote` seals a new plan with "
@@ -74,12 +76,12 @@ def _not_foreseen(place: Place, state: WatchState) -> list[str]:
     ]
 
 
-def _propose(place: Place, state: WatchState, settings: TransferSettings) -> list[str]:
+def _propose(workspace: Workspace, state: WatchState, settings: TransferSettings) -> list[str]:
     """Trains a candidate for the new patients where it is time to, and says so."""
-    if not retrain_due(place, state):
-        return _not_foreseen(place, state)
+    if not retrain_due(workspace, state):
+        return _not_foreseen(workspace, state)
     result: Any = transfer_site(state.site, settings, new_patients=True)
-    assert isinstance(result, Transferred)
+    assert isinstance(result, TransferResult)
     verdict = result.summary.verdict
     if verdict == "stop":
         return ["a transfer for the new patients ended with the verdict stop: it made no candidate"]
@@ -90,17 +92,17 @@ def _propose(place: Place, state: WatchState, settings: TransferSettings) -> lis
 def validate_site(site: str) -> Any:
     """Checks one site's extract against its contract; the run fails where the extract must not be used."""
     prepare_environment()
-    place = Place.at()
-    checked = sanitize_errors(check_site)(place, site)
+    workspace = Workspace.at()
+    checked = sanitize_errors(check_site)(workspace, site)
     if not checked.validation.stopped:
         return Completed(message="the extract may be used", data=checked)
-    shown = conceal_validation(checked.validation, place.network().site(site).disclosure)
+    shown = conceal_validation(checked.validation, workspace.network().site(site).disclosure)
     ending: State[Any] = Failed(name="Stopped", message=shown.reason)
     return ending
 
 
 @flow(name="score-site", flow_run_name="score {site}", persist_result=False)
-def score_site(site: str, file: str) -> Scored:
+def score_site(site: str, file: str) -> ScoreResult:
     """Checks a batch, predicts with the champion, and compares the batch with the patients it was made for."""
     prepare_environment()
-    return sanitize_errors(score_batch)(Place.at(), site, file)
+    return sanitize_errors(score_batch)(Workspace.at(), site, file)

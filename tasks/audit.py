@@ -11,7 +11,7 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from tasks.evidence import list_promises, load_evidence, site_propensity
+from tasks.evidence import load_evidence, site_propensity, summarise_coverage
 from tasks.labels import OUTCOMES, KnownLabels, LabelList, read_list
 from tasks.run import Run
 from tdrop.base import DataError, Method, Task, read_arrays, read_record, write_record
@@ -45,7 +45,7 @@ from tdrop.forecast import (
     read_ledger,
     split_drop,
 )
-from tdrop.home import FORECAST, REHEARSALS, RISKS, Place, Ref, ResolvedSite, load_pair, now, site_stage
+from tdrop.home import FORECAST, REHEARSALS, RISKS, Ref, ResolvedSite, Workspace, load_pair, now, site_stage
 from tdrop.methods import build
 from tdrop.metrics import per_row_log_loss, per_row_loss
 from tdrop.shift import judge_known_outcomes
@@ -53,14 +53,14 @@ from tdrop.shift import judge_known_outcomes
 LEDGER = "ledger.jsonl"
 
 
-def ledger_path(place: Place) -> Path:
+def ledger_path(workspace: Workspace) -> Path:
     """Where the ledger lies."""
-    return place.root / LEDGER
+    return workspace.root / LEDGER
 
 
-def entries(place: Place) -> tuple[LedgerEntry, ...]:
+def entries(workspace: Workspace) -> tuple[LedgerEntry, ...]:
     """Every line; a DataError where somebody changed one."""
-    return read_ledger(ledger_path(place))
+    return read_ledger(ledger_path(workspace))
 
 
 def seal_forecast(site: ResolvedSite, models: Ref, chosen: str, forecast: Forecast) -> None:
@@ -69,12 +69,14 @@ def seal_forecast(site: ResolvedSite, models: Ref, chosen: str, forecast: Foreca
     A ledger that somebody changed costs the entry and not the site's report.
     """
     try:
-        _append(site.place, LedgerEntry(0, now(), site.name, models.digest, chosen, "", forecast=forecast))
+        _append(site.workspace, LedgerEntry(0, now(), site.name, models.digest, chosen, "", forecast=forecast))
     except DataError as error:
         logger.warning("site %s: the forecast was not sealed: %s", site.name, error)
 
 
-def answer(place: Place, sealed: LedgerEntry, labels: str, observations: tuple[Observation, ...]) -> LedgerEntry:
+def record_observations(
+    workspace: Workspace, sealed: LedgerEntry, labels: str, observations: tuple[Observation, ...]
+) -> LedgerEntry:
     """Writes down what was observed, beside the forecast it answers."""
     entry = LedgerEntry(
         0,
@@ -87,12 +89,12 @@ def answer(place: Place, sealed: LedgerEntry, labels: str, observations: tuple[O
         labels=labels,
         observations=observations,
     )
-    return _append(place, entry)
+    return _append(workspace, entry)
 
 
-def _append(place: Place, entry: LedgerEntry) -> LedgerEntry:
-    with FileLock(place.root / f"{LEDGER}.lock", mode=0o600):
-        return append_entry(ledger_path(place), entry)
+def _append(workspace: Workspace, entry: LedgerEntry) -> LedgerEntry:
+    with FileLock(workspace.root / f"{LEDGER}.lock", mode=0o600):
+        return append_entry(ledger_path(workspace), entry)
 
 
 logger = logging.getLogger(__name__)
@@ -144,17 +146,17 @@ class Audit:
     support: OutcomeSupport | None = None
 
 
-def audit_forecast(place: Place, run: Run, evaluation: Ref) -> Ref | None:
+def audit_forecast(workspace: Workspace, run: Run, evaluation: Ref) -> Ref | None:
     """Compares what was sealed with the known outcomes: a stage with audit.json; None without forecast or outcomes."""
     known = KnownLabels.load(evaluation.path / OUTCOMES)
     if run.stages.forecast is None or known is None or not np.isfinite(known.y).any():
         return None
-    listed = read_list(place, run.site)
+    listed = read_list(workspace, run.site)
     if listed is not None and listed.target != run.stages.target.digest:
         logger.warning("site %s: the label list was drawn from another extract and is not used", run.site)
         listed = None
-    ref = audited_forecast(place.resolve(run.site), run, evaluation, listed)
-    _answer(place, run, evaluation, ref.record(Audit, AUDIT))
+    ref = audited_forecast(workspace.resolve(run.site), run, evaluation, listed)
+    _answer(workspace, run, evaluation, ref.record(Audit, AUDIT))
     return ref
 
 
@@ -173,22 +175,22 @@ def audited_forecast(folder: Path, site: ResolvedSite, run: Run, evaluation: Ref
         listed=0 if listed is None else int(np.isfinite(y[listed.rows]).sum()),
         list_size=0 if listed is None else len(listed.rows),
         off_list=0,
-        observations=observe(expected, seen, run.chosen, ()),
+        observations=compare_with_observed(expected, seen, run.chosen, ()),
         measured=(),
         split=None,
         sets=(),
     )
     if task == "binary":
-        audit = _audit_risks(site.place, run, seen, labels, listed, audit)
+        audit = _audit_risks(site.workspace, run, seen, labels, listed, audit)
     elif run.chosen in run.folds:
-        audit = replace(audit, split=_split_kind(site.place, run, y, task))
+        audit = replace(audit, split=_split_kind(site.workspace, run, y, task))
     write_record(folder / AUDIT, audit)
 
 
-def _split_kind(place: Place, run: Run, y: NDArray[Any], task: Task) -> DropSplit | None:
+def _split_kind(workspace: Workspace, run: Run, y: NDArray[Any], task: Task) -> DropSplit | None:
     """Why the loss changed: the log loss, or the squared error as a share of the outcome's variance at the source."""
     rows = np.flatnonzero(np.isfinite(y))
-    fitted = site_propensity(place, run.stages.encoded)
+    fitted = site_propensity(workspace, run.stages.encoded)
     kept, risks = read_arrays(run.folds[run.chosen].path / RISKS), run.predictions.mean
     scale = float(kept["y"].std()) or 1.0
     losses = per_row_loss(kept["y"], kept["risk"], task, scale), per_row_loss(y[rows], risks[rows], task, scale)
@@ -198,7 +200,7 @@ def _split_kind(place: Place, run: Run, y: NDArray[Any], task: Task) -> DropSpli
 
 
 def _audit_risks(
-    place: Place, run: Run, evaluation: Evaluation, labels: KnownLabels, listed: LabelList | None, audit: Audit
+    workspace: Workspace, run: Run, evaluation: Evaluation, labels: KnownLabels, listed: LabelList | None, audit: Audit
 ) -> Audit:
     """What more can be said of a risk: by a list that was drawn by it, and what the outcomes can change."""
     assert run.stages.forecast is not None
@@ -216,12 +218,12 @@ def _audit_risks(
         audit,
         listed=0 if known is None else audit.listed,
         off_list=0 if known is None else audit.known - len(known.rows),
-        observations=observe(expected, evaluation, own.method, measured),
+        observations=compare_with_observed(expected, evaluation, own.method, measured),
         measured=measured,
-        split=_split(place, run, own, labels, known),
-        sets=list_promises(place, run.stages.encoded, folds, evidence, y, labels.weight),
-        ladder=_ladder(place, run, own, labels),
-        support=find_support(place, run, labels, expected.threshold or 0.0),
+        split=_split(workspace, run, own, labels, known),
+        sets=summarise_coverage(workspace, run.stages.encoded, folds, evidence, y, labels.weight),
+        ladder=_ladder(workspace, run, own, labels),
+        support=find_support(workspace, run, labels, expected.threshold or 0.0),
     )
 
 
@@ -230,16 +232,16 @@ def _came_back(drawn: Drawn, labels: KnownLabels, listed: LabelList) -> ListOutc
     return collect_outcomes(drawn, labels.y, before, weights=labels.weight, censored=labels.censored)
 
 
-def _ladder(place: Place, run: Run, own: Evidence, labels: KnownLabels) -> Ladder:
+def _ladder(workspace: Workspace, run: Run, own: Evidence, labels: KnownLabels) -> Ladder:
     """Compares what the known outcomes could change."""
-    outcomes, weights = weighed_outcomes(read_list(place, run.site), run.stages.target.digest, labels)
+    outcomes, weights = weighed_outcomes(read_list(workspace, run.site), run.stages.target.digest, labels)
     source, target = load_pair(run.stages.encoded.path)
     return climb(
         outcomes,
         own.target,
         weights,
         X=FeatureScale.from_source(source).apply(target.X),
-        prior=prior_of_lines(place, run.site, stopped=run.shift.verdict == "stop"),
+        prior=recalibration_prior(workspace, run.site, stopped=run.shift.verdict == "stop"),
         models=site_models(methods_to_refit(run, len(source)), source, target, outcomes, weight=labels.weight),
     )
 
@@ -253,19 +255,19 @@ def methods_to_refit(run: Run, rows: int) -> list[Method]:
     return [build(name, **(picked[name].settings if name in picked else {})) for name in names]
 
 
-def prior_of_lines(place: Place, site: str, *, stopped: bool) -> tuple[float, float]:
+def recalibration_prior(workspace: Workspace, site: str, *, stopped: bool) -> tuple[float, float]:
     """How far risks may be off at a site: by its verdict, and by the last rehearsal of its table."""
-    file = place.root / REHEARSALS / place.network().site(site).table / REHEARSAL
+    file = workspace.root / REHEARSALS / workspace.network().site(site).table / REHEARSAL
     return choose_prior(stopped, read_record(Rehearsal, file).intercepts if file.is_file() else ())
 
 
-def find_support(place: Place, run: Run, labels: KnownLabels, threshold: float) -> OutcomeSupport | None:
+def find_support(workspace: Workspace, run: Run, labels: KnownLabels, threshold: float) -> OutcomeSupport | None:
     """What recalibrated risks are worth by known outcomes; None where neither patients nor outcomes say stop."""
     risk = run.predictions.mean
     off = judge_known_outcomes(labels.y, risk, labels.weight)
     if run.shift.verdict != "stop" and (off is None or off.verdict != "stop"):
         return None
-    outcomes, weights = weighed_outcomes(read_list(place, run.site), run.stages.target.digest, labels)
+    outcomes, weights = weighed_outcomes(read_list(workspace, run.site), run.stages.target.digest, labels)
     return measure_support(outcomes, risk, threshold, weights)
 
 
@@ -296,7 +298,7 @@ def weighed_outcomes(
     return outcomes, weights
 
 
-def observe(
+def compare_with_observed(
     expected: Forecast, evaluation: Evaluation, chosen: str, measured: tuple[Measured, ...]
 ) -> tuple[Observation, ...]:
     """Every sealed number beside what was observed; the chosen method's from the list where there is one."""
@@ -317,13 +319,15 @@ def observe(
     return tuple(observations)
 
 
-def _split(place: Place, run: Run, own: Evidence, labels: KnownLabels, known: ListOutcomes | None) -> DropSplit | None:
+def _split(
+    workspace: Workspace, run: Run, own: Evidence, labels: KnownLabels, known: ListOutcomes | None
+) -> DropSplit | None:
     """Why the log loss changed; None where only one kind of outcome is known."""
     y = labels.y
     rows = np.flatnonzero(np.isfinite(y)) if known is None else known.rows
     if len(np.unique(y[rows])) < 2:
         return None
-    fitted = site_propensity(place, run.stages.encoded)
+    fitted = site_propensity(workspace, run.stages.encoded)
     kept = read_arrays(run.folds[own.method].path / RISKS)
     chance = fitted.source[kept["rows"]], fitted.target[rows]
     losses = per_row_log_loss(own.y, own.source), per_row_log_loss(y[rows], own.target[rows])
@@ -333,12 +337,12 @@ def _split(place: Place, run: Run, own: Evidence, labels: KnownLabels, known: Li
     return split_drop(losses, chance, weights=weights, source_weights=own.stands_for, rows=sizes)
 
 
-def _answer(place: Place, run: Run, evaluation: Ref, audit: Audit) -> None:
+def _answer(workspace: Workspace, run: Run, evaluation: Ref, audit: Audit) -> None:
     """Writes what was observed into the ledger, beside the forecast that was sealed for these models."""
-    sealed = find_forecast(entries(place), run.site, run.stages.models.digest)
+    sealed = find_forecast(entries(workspace), run.site, run.stages.models.digest)
     if sealed is None:
         raise DataError(
             f"site '{run.site}': the ledger holds no forecast of these models, so nothing was sealed; "
             f"run `tdrop transfer {run.site} --again`"
         )
-    answer(place, sealed, evaluation.digest, audit.observations)
+    record_observations(workspace, sealed, evaluation.digest, audit.observations)

@@ -27,7 +27,7 @@ from tasks.watch import open_watch, require_champion
 from tdrop.base import DataError, TdropError, Unwritable, UsageError
 from tdrop.contracts import Batches
 from tdrop.data import fingerprint, resolve
-from tdrop.home import Place, ResolvedSite, file_digest, now
+from tdrop.home import ResolvedSite, Workspace, file_digest, now
 from tdrop.report import FEWEST_TO_RETRAIN
 from tdrop.watch import WatchState, advise, rules_of
 
@@ -41,7 +41,7 @@ SAVED_EVERY = 25
 
 
 @dataclass(frozen=True)
-class PickedUp:
+class PickUpResult:
     """What came of a look for new batches.
 
     Attributes:
@@ -68,26 +68,26 @@ class _Looked:
     refused: list[str] = field(default_factory=list)
 
 
-def pick_up(place: Place, site: str, say: Callable[[str], None] = lambda sentence: None) -> PickedUp:
+def pick_up(workspace: Workspace, site: str, say: Callable[[str], None] = lambda sentence: None) -> PickUpResult:
     """Scores every new batch of a site, updates the watch and its page.
 
     Args:
-        place: Where the site is.
+        workspace: Where the site is.
         site: Its name.
         say: Told of every batch; no sentence names a file or a number of patients.
 
     Raises:
         UsageError: The site has no champion, or does not say where batches come from.
     """
-    require_champion(place, site)
-    resolved = place.resolve(site)
+    require_champion(workspace, site)
+    resolved = workspace.resolve(site)
     places = require_batches(resolved.site)
-    champion, watched = find_champion(place, site), open_watch(place, site)
-    memory, looked = read_memory(place, site), _Looked()
+    champion, watched = find_champion(workspace, site), open_watch(workspace, site)
+    memory, looked = read_memory(workspace, site), _Looked()
     for name, path, digest in _new_batches(resolved, places, memory, looked):
         try:
             prepared = prepare_batch(resolved, places, path)
-            score_prepared(place, site, champion, prepared, place.site(site) / "batches" / name)
+            score_prepared(workspace, site, champion, prepared, workspace.site(site) / "batches" / name)
         except Unwritable:
             raise
         except TdropError as error:
@@ -98,13 +98,13 @@ def pick_up(place: Place, site: str, say: Callable[[str], None] = lambda sentenc
         picked = PickedBatch(name, path, digest, now(), champion.version, champion.promoted)
         memory = replace(memory, batches=(*memory.batches, picked))
         if looked.scored % SAVED_EVERY == 0:
-            write_memory(place, site, memory)
+            write_memory(workspace, site, memory)
     if looked.scored:
-        write_memory(place, site, memory)
-    state = open_watch(place, site).state
-    publish_watch(place, state)
+        write_memory(workspace, site, memory)
+    state = open_watch(workspace, site).state
+    publish_watch(workspace, state)
     news = _stands(state) != _stands(watched.state)
-    return PickedUp(state, looked.scored, looked.waiting, tuple(looked.refused), news)
+    return PickUpResult(state, looked.scored, looked.waiting, tuple(looked.refused), news)
 
 
 def _stands(state: WatchState) -> dict[str, str]:
@@ -147,11 +147,11 @@ def _files(site: ResolvedSite, places: Batches) -> list[Path]:
     return sorted((path for path in named if path.is_file()), key=lambda path: path.name)
 
 
-def retrain_due(place: Place, state: WatchState) -> bool:
+def retrain_due(workspace: Workspace, state: WatchState) -> bool:
     """Whether a candidate is to be trained now: rule 1 raised its alarm, the plan foresees it, and none was trained."""
-    places = place.network().site(state.site).batches
+    places = workspace.network().site(state.site).batches
     if places is None or places.retrain != "propose" or "retrain" not in advise(state):
         return False
-    if not foresees(place, state, "propose"):
+    if not foresees(workspace, state, "propose"):
         return False
-    return state.patients >= FEWEST_TO_RETRAIN and read_memory(place, state.site).proposed != state.promoted
+    return state.patients >= FEWEST_TO_RETRAIN and read_memory(workspace, state.site).proposed != state.promoted

@@ -22,7 +22,7 @@ from tdrop.base import (
     Unwritable,
     describe,
     notice_another_try,
-    used_up,
+    resource_error,
 )
 from tdrop.disclosure import limit
 from tdrop.home import Interrupted, ResolvedSite, raise_if_interrupted, write_private
@@ -50,7 +50,7 @@ def sanitize_errors(fn: Callable[P, R]) -> Callable[P, R]:
         except Exception as error:
             if type(error).__module__.split(".")[0] in {"prefect", "httpx"}:
                 raise
-            if (exhausted := used_up(error)) is not None:
+            if (exhausted := resource_error(error)) is not None:
                 raise exhausted from None
             raise TdropError(f"{name} failed with {describe(error)}") from None
 
@@ -61,7 +61,7 @@ def refuse_labels(site: ResolvedSite, error: DataError) -> DataError:
     """The refusal of a label file as Prefect may keep it: its counts stay at a site that hides small ones."""
     if not limit(site.policy) or isinstance(error, Unavailable):
         return error
-    file = site.place.site(site.name) / "refused" / "labels.txt"
+    file = site.workspace.site(site.name) / "refused" / "labels.txt"
     write_private(file, f"{error}\n")
     return LabelsRefused(f"the label file for site '{site.name}' was refused; why is in {file}", file)
 

@@ -16,9 +16,9 @@ from prefect.cache_policies import NO_CACHE
 from tasks.errors import RETRY_UNAVAILABLE, sanitize_errors
 from tasks.evidence import (
     SEED,
-    list_promises,
     load_evidence,
     load_predictions,
+    summarise_coverage,
     unlike_patients,
 )
 from tasks.labels import OutcomeFile, measure_methods, open_or_refuse
@@ -77,12 +77,12 @@ def lock_models(folder: Path, choice: Ref, fits: Fits) -> None:
     Evaluation demands this stage, and only evaluation opens the file of target labels: nothing
     that the labels say can reach a model or the choice between them.
     """
-    write_json(folder / MODELS, {"choice": choice.same_anywhere, "models": model_digests(fits)})
+    write_json(folder / MODELS, {"choice": choice.content_digest, "models": model_digests(fits)})
 
 
 def model_digests(fits: Fits) -> dict[str, list[str]]:
     """By method, one digest per seed."""
-    return {method: [ref.same_anywhere for ref in refs] for method, refs in fits.items()}
+    return {method: [ref.content_digest for ref in refs] for method, refs in fits.items()}
 
 
 @task(task_run_name="forecast {site.name}", cache_policy=NO_CACHE)
@@ -106,7 +106,7 @@ def forecast_site(
     expected = compute(forecast_methods, site.name, evidence, threshold, task=task_kind, seed=SEED)
     if task_kind == "binary":
         expected = replace(expected, influence=compute(measure_influence, *load_pair(encoded.path)))
-        write_record(folder / SETS, list_promises(site.place, encoded, folds, evidence))
+        write_record(folder / SETS, summarise_coverage(site.workspace, encoded, folds, evidence))
     write_record(folder / FORECAST, expected)
 
 

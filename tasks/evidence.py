@@ -18,8 +18,8 @@ from tdrop.home import (
     PREDICTIONS,
     PROPENSITY,
     RISKS,
-    Place,
     Ref,
+    Workspace,
     load_pair,
     load_summary,
     stage,
@@ -52,14 +52,14 @@ def load_evidence(encoded: Ref, folds: Mapping[str, Ref], fits: Mapping[str, Seq
     return evidence
 
 
-def idea_of_truth(evidence: Sequence[Evidence], method: str) -> Doubles:
+def assumed_risks(evidence: Sequence[Evidence], method: str) -> Doubles:
     """The forecast's idea of the patients' true risks, for one method's AUROC (target rows,)."""
     own = next(one for one in evidence if one.method == method)
     return true_risk(own, reference_risk(evidence))
 
 
-def list_promises(
-    place: Place,
+def summarise_coverage(
+    workspace: Workspace,
     encoded: Ref,
     folds: Mapping[str, Ref],
     evidence: Sequence[Evidence],
@@ -70,7 +70,7 @@ def list_promises(
 
     Each outcome stands for `weight` (target rows,) patients, for one unless given.
     """
-    own, theirs = _ratios(place, encoded)
+    own, theirs = _ratios(workspace, encoded)
     ids = load_pair(encoded.path)[1].ids
     sets = []
     for one in evidence:
@@ -81,17 +81,17 @@ def list_promises(
     return tuple(sets)
 
 
-def site_propensity(place: Place, encoded: Ref) -> Propensity:
+def site_propensity(workspace: Workspace, encoded: Ref) -> Propensity:
     """P(target | x) of both sites' patients."""
-    fitted = load_propensity(fitted_propensity(place, encoded))
+    fitted = load_propensity(fitted_propensity(workspace, encoded))
     if fitted is None:
         raise DataError("a forecast needs at least 2 patients a site; check the extract's counts")
     return fitted
 
 
-def _ratios(place: Place, encoded: Ref) -> tuple[Doubles, Doubles]:
+def _ratios(workspace: Workspace, encoded: Ref) -> tuple[Doubles, Doubles]:
     """Density ratios of source and target rows on one scale, capped alike."""
-    fitted = site_propensity(place, encoded)
+    fitted = site_propensity(workspace, encoded)
     capped = density_ratio_weights(fitted)
     odds = [one / (1 - one) for one in (np.clip(fitted.source, 0, 1 - 1e-12), np.clip(fitted.target, 0, 1 - 1e-12))]
     return capped, np.minimum(odds[1] / odds[0].mean(), capped.max())

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tasks.audit import AUDIT, Audit, observe
+from tasks.audit import AUDIT, Audit, compare_with_observed
 from tasks.evidence import SEED, fitted_propensity, load_predictions, unlike_patients
 from tasks.gather import moved_risks
 from tasks.labels import OUTCOMES, KnownLabels, measure_methods
@@ -30,7 +30,7 @@ from tdrop.disclosure import (
     to_number,
 )
 from tdrop.evaluate import Evaluation
-from tdrop.home import FRAME, Place, Ref, ResolvedSite, digest_of, keyed, load_pair, make_folder, site_stage
+from tdrop.home import FRAME, Ref, ResolvedSite, Workspace, digest_of, keyed_digest, load_pair, make_folder, site_stage
 from tdrop.report import ReportData, SiteSummary, report_summary, write_pages
 from tdrop.shift import (
     Ground,
@@ -58,11 +58,11 @@ class Leaving:
     withheld: str = ""
 
 
-def export_site(place: Place, run: Run, whole: ReportData, folder: Path, word: str = "") -> Leaving:
+def export_site(workspace: Workspace, run: Run, whole: ReportData, folder: Path, word: str = "") -> Leaving:
     """Writes the report and its numbers with small counts hidden into an empty folder.
 
     Args:
-        place: Where the site is.
+        workspace: Where the site is.
         run: The run behind the report.
         whole: The report's data.
         folder: Where to write.
@@ -71,24 +71,26 @@ def export_site(place: Place, run: Run, whole: ReportData, folder: Path, word: s
     threshold = limit(whole.site.disclosure)
     make_folder(folder)
     if threshold:
-        return _write_disclosed(place, run, whole, threshold, folder, word)
+        return _write_disclosed(workspace, run, whole, threshold, folder, word)
     # Nothing to hide: the site's own page may leave as it is.
     for name in ("report.html", "details.html", EARLIER):
-        if (place.latest(run.site) / name).is_file():
-            shutil.copyfile(place.latest(run.site) / name, folder / name)
+        if (workspace.latest(run.site) / name).is_file():
+            shutil.copyfile(workspace.latest(run.site) / name, folder / name)
     write_numbers(whole, folder)
     return Leaving(whole)
 
 
-def published_in(place: Place) -> Published:
+def published_in(workspace: Workspace) -> Published:
     """What has left of the sites of a home."""
-    return Published(place.main / "published")
+    return Published(workspace.main / "published")
 
 
-def _write_disclosed(place: Place, run: Run, whole: ReportData, threshold: int, folder: Path, word: str) -> Leaving:
+def _write_disclosed(
+    workspace: Workspace, run: Run, whole: ReportData, threshold: int, folder: Path, word: str
+) -> Leaving:
     """Writes what may leave, or once more what left last where the two together would tell of few patients."""
-    published, now, question = published_in(place), patients_of(whole, place), _asked(whole, place, run)
-    data = leaving_data(place, run, whole)
+    published, now, question = published_in(workspace), patients_of(whole, workspace), _asked(whole, workspace, run)
+    data = leaving_data(workspace, run, whole)
     # Of two reports of nearly the same patients that are written at once, one comes after the other.
     with published.alone():
         # What is said of the report before must be what left, not what stayed.
@@ -102,29 +104,31 @@ def _write_disclosed(place: Place, run: Run, whole: ReportData, threshold: int, 
     return Leaving(data, f"{objection}: the two together would tell of few, so the report that left last stands")
 
 
-def is_withheld(place: Place, run: Run, whole: ReportData) -> bool:
+def is_withheld(workspace: Workspace, run: Run, whole: ReportData) -> bool:
     """Whether a run's report may not leave beside those that did: nor may anything else that is made of it."""
     threshold = limit(whole.site.disclosure)
     if not threshold:
         return False
-    return bool(published_in(place).objection(patients_of(whole, place), _asked(whole, place, run), threshold))
+    return bool(
+        published_in(workspace).objection(patients_of(whole, workspace), _asked(whole, workspace, run), threshold)
+    )
 
 
-def copy_what_left(place: Place, site: str, folder: Path) -> str:
+def copy_what_left(workspace: Workspace, site: str, folder: Path) -> str:
     """Copies the report that left last of a site whose home may only be read, and says so in a sentence.
 
     A new report must be remembered, so that none of nearly the same patients leaves after it.
     """
     make_folder(folder)
-    if not published_in(place).copy(site, folder):
+    if not published_in(workspace).copy(site, folder):
         raise DataError(
-            f"nothing of site '{site}' has left yet, and '{place.root}', which may only be read, cannot remember what "
-            "leaves; run `tdrop export` where it can be written"
+            f"nothing of site '{site}' has left yet, and '{workspace.root}', which may only be read, cannot remember "
+            "what leaves; run `tdrop export` where it can be written"
         )
     return "the home may only be read, so the report that left last is copied"
 
 
-def patients_of(data: ReportData, place: Place | None = None) -> State:
+def patients_of(data: ReportData, workspace: Workspace | None = None) -> State:
     """The state of everyone whom a report is about; its digests are keyed by the secret of the home."""
     assert data.target_frame is not None, "a run's report has its patients"
     target, source = data.validation, data.source_validation
@@ -132,13 +136,13 @@ def patients_of(data: ReportData, place: Place | None = None) -> State:
     counts |= {item.rule: item.count for item in target.findings if item.about == "patients"}
     aside = {rule: to_number(count) for rule, count in counts.items()}
     theirs = None if source.simulated or source.public else data.source_frame
-    secret = {} if place is None else {"key": keyed(place.main, "published")[:16]}
+    secret = {} if workspace is None else {"key": keyed_digest(workspace.main, "published")[:16]}
     ids = data.contract.id_column
     return state_of(data.target_frame, data.y, aside=aside, source=theirs, ids=ids, **secret)
 
 
-def _asked(data: ReportData, place: Place, run: Run) -> Question:
-    return question_of(data, run.stages.models.digest, rehearsed=place.main != place.root)
+def _asked(data: ReportData, workspace: Workspace, run: Run) -> Question:
+    return question_of(data, run.stages.models.digest, rehearsed=workspace.main != workspace.root)
 
 
 def question_of(data: ReportData, models: str = "", *, rehearsed: bool = False) -> Question:
@@ -170,23 +174,23 @@ def write_numbers(data: ReportData, folder: Path) -> None:
     write_record(folder / "choice.json", data.choice)
 
 
-def leaving_data(place: Place, run: Run, whole: ReportData) -> ReportData:
+def leaving_data(workspace: Workspace, run: Run, whole: ReportData) -> ReportData:
     """A report's data as it may leave: over stand-ins, with small counts hidden; whole where the site is exempt."""
     policy = whole.site.disclosure
-    return disclose(_over_stand_ins(place, run, whole), policy) if limit(policy) else whole
+    return disclose(_over_stand_ins(workspace, run, whole), policy) if limit(policy) else whole
 
 
-def leaving_evaluation(place: Place, run: Run) -> Evaluation:
+def leaving_evaluation(workspace: Workspace, run: Run) -> Evaluation:
     """A run's evaluation as it may leave, the same as in `leaving_data`."""
-    policy = place.resolve(run.site).site.disclosure
-    ref = _again(place, run) if limit(policy) else run.stages.evaluation
+    policy = workspace.resolve(run.site).site.disclosure
+    ref = _again(workspace, run) if limit(policy) else run.stages.evaluation
     return disclose_evaluation(Evaluation.from_dict(ref.json("evaluation.json")), policy)
 
 
-def _again(place: Place, run: Run) -> Ref:
+def _again(workspace: Workspace, run: Run) -> Ref:
     """The stage of a run's numbers over stand-ins."""
-    site, stages = place.resolve(run.site), run.stages
-    fitted = fitted_propensity(place, stages.encoded)
+    site, stages = workspace.resolve(run.site), run.stages
+    fitted = fitted_propensity(workspace, stages.encoded)
     counted = (stages.encoded, stages.target, stages.evaluation, fitted, run.trained.fits)
     return counted_again(site, *counted, run.settings.bootstrap, run.tolerance(site.contract))
 
@@ -205,7 +209,7 @@ def counted_again(
 ) -> None:
     """Writes evaluation.json, shift.json and matching.json over stand-ins."""
     frame = pd.read_parquet(target.path / FRAME)
-    rows = stand_in_rows(site.place, frame, site.contract.person or site.contract.id_column)
+    rows = stand_in_rows(site.workspace, frame, site.contract.person or site.contract.id_column)
     known, unlike = _taken(KnownLabels.load(evaluation.path / OUTCOMES), rows), unlike_patients(fitted)
     source, everybody = load_pair(encoded.path)
     # Whoever is counted twice is one person, in the folds of a classifier and in the resamples of an interval.
@@ -220,8 +224,8 @@ def counted_again(
     write_record(folder / "matching.json", match(source, patients, seed=SEED, fitted=like))
 
 
-def stand_in_rows(place: Place, frame: pd.DataFrame, column: str) -> Indices:
-    return pick_stand_ins(frame[column], keyed(place.main, "stand-ins")[:16])
+def stand_in_rows(workspace: Workspace, frame: pd.DataFrame, column: str) -> Indices:
+    return pick_stand_ins(frame[column], keyed_digest(workspace.main, "stand-ins")[:16])
 
 
 def _taken(known: KnownLabels | None, rows: Indices) -> KnownLabels | None:
@@ -231,15 +235,15 @@ def _taken(known: KnownLabels | None, rows: Indices) -> KnownLabels | None:
     return KnownLabels(known.y[rows], None if known.weight is None else known.weight[rows], followed)
 
 
-def _over_stand_ins(place: Place, run: Run, whole: ReportData) -> ReportData:
+def _over_stand_ins(workspace: Workspace, run: Run, whole: ReportData) -> ReportData:
     """The report's data over stand-ins, under the same verdict.
 
     Trials, choice and forecast stay: they are of the source's patients and of all risks, and no outcome of the site is
     in them.
     """
     assert whole.target_frame is not None, "a run's report has its patients"
-    stages, again = run.stages, _again(place, run)
-    rows = stand_in_rows(place, whole.target_frame, whole.contract.person or whole.contract.id_column)
+    stages, again = run.stages, _again(workspace, run)
+    rows = stand_in_rows(workspace, whole.target_frame, whole.contract.person or whole.contract.id_column)
     known = _taken(KnownLabels.load(stages.evaluation.path / OUTCOMES), rows)
     evaluation = Evaluation.from_dict(again.json("evaluation.json"))
     predictions = {method: [summary.take(rows) for summary in seeds] for method, seeds in whole.predictions.items()}
@@ -261,8 +265,10 @@ def _over_stand_ins(place: Place, run: Run, whole: ReportData) -> ReportData:
         weight=None if known is None else known.weight,
         unlike=None if whole.unlike is None else whole.unlike[rows],
         target_frame=whole.target_frame.iloc[rows].reset_index(drop=True),
-        moved=moved_risks(place, run, known, rows) if binary else (),
-        observations=observe(whole.forecast, evaluation, run.chosen, ()) if observed and whole.forecast else (),
+        moved=moved_risks(workspace, run, known, rows) if binary else (),
+        observations=compare_with_observed(whole.forecast, evaluation, run.chosen, ())
+        if observed and whole.forecast
+        else (),
         labels=None
         if whole.labels is None or known is None
         else replace(whole.labels, known=int(np.isfinite(known.y).sum())),

@@ -10,7 +10,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tasks.audit import AUDIT, Audit, find_support, observe, prior_of_lines, usable_list, weighed_outcomes
+from tasks.audit import (
+    AUDIT,
+    Audit,
+    compare_with_observed,
+    find_support,
+    recalibration_prior,
+    usable_list,
+    weighed_outcomes,
+)
 from tasks.evidence import fitted_propensity, load_predictions, load_propensity, unlike_patients
 from tasks.labels import OUTCOMES, KnownLabels, read_list
 from tasks.registry import CARD_PAGE, champion_folder
@@ -42,9 +50,9 @@ from tdrop.home import (
     REHEARSALS,
     SMALL_SOURCES,
     SOURCE,
-    Place,
     Ref,
     ResolvedSite,
+    Workspace,
     code_digest,
     load_cohort,
     load_pair,
@@ -73,9 +81,9 @@ SUMMARY = "summary.json"
 PACKAGES = ("tdrop", "torch", "scikit-learn", "numpy", "pandas", "great-expectations", "prefect", "mlflow")
 
 
-def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
+def gather(workspace: Workspace, run: Run, promotion: Promotion | None) -> ReportData:
     """Gathers everything that a report shows from the run's stages."""
-    site = place.resolve(run.site)
+    site = workspace.resolve(run.site)
     stages = run.stages
     known = KnownLabels.load(stages.evaluation.path / OUTCOMES)
     y = None if known is None else known.y
@@ -90,7 +98,7 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
         contract=site.contract,
         validation=stages.target.record(Validation, "validation.json"),
         source_validation=stages.source.record(Validation, "validation.json"),
-        shift=_judged(place, run, known, site.site.decision.threshold),
+        shift=_judged(workspace, run, known, site.site.decision.threshold),
         matching=stages.matching.record(Matching, "matching.json"),
         tuning=_marked_trials(run),
         choice=run.choice,
@@ -101,21 +109,24 @@ def gather(place: Place, run: Run, promotion: Promotion | None) -> ReportData:
         follow_up=None if known is None else known.follow_up,
         followed=_followed(site, stages.source),
         censoring=stages.encoded.find(CensoringSummary, CENSORING),
-        unlike=unlike_patients(fitted_propensity(place, stages.encoded)),
+        unlike=unlike_patients(fitted_propensity(workspace, stages.encoded)),
         source_frame=pd.read_parquet(stages.source.path / FRAME),
         target_frame=pd.read_parquet(stages.target.path / FRAME),
-        moved=moved_risks(place, run, known) if site.contract.task == "binary" else (),
+        moved=moved_risks(workspace, run, known) if site.contract.task == "binary" else (),
         failed_methods=run.trained.failed,
         labels=stages.evaluation.find(LabelCounts, "labels.json"),
         refused_labels=stages.evaluation.json(REFUSED)["sentence"] if refused.is_file() else "",
         provenance=_provenance(site, run),
-        previous=last_summary(place, run.site),
-        rehearsal=rehearsal_sentences(place).get(site.contract.name, ""),
+        previous=last_summary(workspace, run.site),
+        rehearsal=rehearsal_sentences(workspace).get(site.contract.name, ""),
         promotion=promotion,
-        has_card=promotion is not None and (champion_folder(place, run.site, promotion.version) / CARD_PAGE).is_file(),
+        has_card=promotion is not None
+        and (champion_folder(workspace, run.site, promotion.version) / CARD_PAGE).is_file(),
         forecast=forecast,
-        observations=_observations(place, run, forecast, known),
-        recalibration=None if known is None or site.contract.task != "binary" else _recalibration(place, run, known),
+        observations=_observations(workspace, run, forecast, known),
+        recalibration=None
+        if known is None or site.contract.task != "binary"
+        else _recalibration(workspace, run, known),
         ladder=None if audit is None else audit.ladder,
         split=None if audit is None else audit.split,
         left_out=left_out(site, stages.source, stages.encoded),
@@ -134,40 +145,40 @@ def _followed(site: ResolvedSite, source: Ref) -> dict[str, FollowUp]:
     return followed
 
 
-def _recalibration(place: Place, run: Run, known: KnownLabels) -> Recalibration:
+def _recalibration(workspace: Workspace, run: Run, known: KnownLabels) -> Recalibration:
     """What known outcomes suggest, those of a label list weighed by how patients came on it."""
-    outcomes, weights = weighed_outcomes(read_list(place, run.site), run.stages.target.digest, known)
-    prior = prior_of_lines(place, run.site, stopped=run.shift.verdict == "stop")
+    outcomes, weights = weighed_outcomes(read_list(workspace, run.site), run.stages.target.digest, known)
+    prior = recalibration_prior(workspace, run.site, stopped=run.shift.verdict == "stop")
     return suggest_recalibration(outcomes, run.predictions.mean, weights, left_early=known.weight, prior=prior)
 
 
 def _observations(
-    place: Place, run: Run, forecast: Forecast | None, known: KnownLabels | None
+    workspace: Workspace, run: Run, forecast: Forecast | None, known: KnownLabels | None
 ) -> tuple[Observation, ...]:
     """What was forecast beside what was observed: at the last audit, or by outcomes that the site had itself."""
     if forecast is None or known is None:
         return ()
     if run.stages.audit is not None:
         return run.stages.audit.record(Audit, AUDIT).observations
-    listed = read_list(place, run.site) if forecast.threshold is not None else None
+    listed = read_list(workspace, run.site) if forecast.threshold is not None else None
     if listed is not None and listed.target == run.stages.target.digest and usable_list(listed, known.y) is not None:
         # Who was asked for is no fair sample: only an audit weighs these outcomes.
         return ()
-    return observe(forecast, run.evaluation, run.chosen, ())
+    return compare_with_observed(forecast, run.evaluation, run.chosen, ())
 
 
-def _judged(place: Place, run: Run, labels: KnownLabels | None, threshold: float) -> Shift:
+def _judged(workspace: Workspace, run: Run, labels: KnownLabels | None, threshold: float) -> Shift:
     """The shift under the verdict that known outcomes leave; its stage, made before any was read, stays as it is."""
     summary, shift = run.predictions, run.shift
     risk = summary.mean
     if summary.task != "binary":
-        level = place.network().site(run.site).decision.interval_level
+        level = workspace.network().site(run.site).decision.interval_level
         return shift if labels is None else shift.judged(judge_known_predictions(labels.y, summary, level))
     if labels is None:
         return shift.judged(judge_benefit(None, risk, threshold))
     given = (labels.y, risk, labels.weight)
     off = judge_known_outcomes(*given)
-    support = find_support(place, run, labels, threshold)
+    support = find_support(workspace, run, labels, threshold)
     if support is not None and support.enough:
         ends = {"low": support.benefit_low, "high": support.benefit_high}
         stopped = shift.verdict == "stop"
@@ -183,7 +194,7 @@ def _unseen_classes(run: Run) -> tuple[str, ...]:
     source = load_cohort(run.stages.encoded.path / SOURCE)
     if source.y is None:
         return ()
-    return tuple(name for place, name in enumerate(source.classes) if not (source.y == place).any())
+    return tuple(name for code, name in enumerate(source.classes) if not (source.y == code).any())
 
 
 def _marked_trials(run: Run) -> dict[str, list[Trial]]:
@@ -194,16 +205,18 @@ def _marked_trials(run: Run) -> dict[str, list[Trial]]:
     }
 
 
-def moved_risks(place: Place, run: Run, known: KnownLabels | None, rows: Indices | None = None) -> tuple[Moved, ...]:
+def moved_risks(
+    workspace: Workspace, run: Run, known: KnownLabels | None, rows: Indices | None = None
+) -> tuple[Moved, ...]:
     """What unlabelled patients did to the risks of the methods that used them.
 
     Args:
-        place: Where the site is.
+        workspace: Where the site is.
         run: Its run.
         known: Outcomes of the patients that count.
         rows: Which patients count; all of them unless given.
     """
-    fitted = load_propensity(fitted_propensity(place, run.stages.encoded))
+    fitted = load_propensity(fitted_propensity(workspace, run.stages.encoded))
     if fitted is None:
         return ()
     counted = np.arange(len(fitted.target)) if rows is None else rows
@@ -238,10 +251,10 @@ def _provenance(site: ResolvedSite, run: Run) -> Provenance:
     )
 
 
-def last_summary(place: Place, site: str) -> SiteSummary | None:
+def last_summary(workspace: Workspace, site: str) -> SiteSummary | None:
     """The summary of a site's last report, or None."""
     try:
-        return read_record(SiteSummary, place.latest(site) / SUMMARY)
+        return read_record(SiteSummary, workspace.latest(site) / SUMMARY)
     except (OSError, ValueError, DataError):
         return None
 
@@ -265,10 +278,10 @@ def left_out(site: ResolvedSite, source: Ref, encoded: Ref) -> LeftOut | None:
     return measured_left_out(site, source, encoded).record(LeftOut, LEFT_OUT)
 
 
-def rehearsal_sentences(place: Place) -> dict[str, str]:
+def rehearsal_sentences(workspace: Workspace) -> dict[str, str]:
     """By table, what its last rehearsal showed, in a sentence; one that an earlier version wrote is left out."""
     sentences = {}
-    for file in sorted((place.root / REHEARSALS).glob(f"*/{REHEARSAL}")):
+    for file in sorted((workspace.root / REHEARSALS).glob(f"*/{REHEARSAL}")):
         with suppress(DataError):
             sentences[file.parent.name] = read_record(Rehearsal, file).sentence()
     return sentences
@@ -284,7 +297,7 @@ def explained_risks(folder: Path, encoded: Ref, fit: Ref, target: Ref, contract:
     """Writes moved_by.json: in words, the features that move the risk most of the patients at `rows`."""
     names = [feature.column for feature in encoded.record(Encoder, ENCODER).features]
     columns = [contract.column(name) for name in dict.fromkeys(names)]
-    groups = [[place for place, name in enumerate(names) if name == column.name] for column in columns]
+    groups = [[number for number, name in enumerate(names) if name == column.name] for column in columns]
     model, (source, patients) = load(fit.path / MODEL), load_pair(encoded.path)
     values = explain_risks(
         lambda X: model.summarise(X.astype(np.float32), EXPLAINING_PASSES, seed=0).mean,
@@ -295,7 +308,7 @@ def explained_risks(folder: Path, encoded: Ref, fit: Ref, target: Ref, contract:
     write_json(folder / MOVED_BY, name_moves(values, pd.read_parquet(target.path / FRAME).iloc[rows], columns))
 
 
-def explain_referrals(place: Place, run: Run, data: ReportData) -> list[str] | None:
+def explain_referrals(workspace: Workspace, run: Run, data: ReportData) -> list[str] | None:
     """What moves the risk most of each patient for review (rows,), empty for the others; None without columns."""
     if data.target_frame is None or data.contract.task != "binary":
         return None
@@ -306,7 +319,7 @@ def explain_referrals(place: Place, run: Run, data: ReportData) -> list[str] | N
     rows, moved = np.flatnonzero(referred).tolist(), [""] * len(referred)
     if rows:
         stages = run.stages
-        explained = explained_risks(place, stages.encoded, fit, stages.target, data.contract, rows)
+        explained = explained_risks(workspace, stages.encoded, fit, stages.target, data.contract, rows)
         for row, words in zip(rows, explained.json(MOVED_BY), strict=True):
             moved[row] = words
     return moved

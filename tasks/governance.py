@@ -22,7 +22,7 @@ from tasks.run import last_run
 from tasks.tracking import connect, experiment_id, version_at
 from tasks.watch import begin, read_watch
 from tdrop.base import DataError, TdropError, plain, read, read_record, write_json, write_record
-from tdrop.home import Place, SealedFile, write_private
+from tdrop.home import SealedFile, Workspace, write_private
 from tdrop.report import (
     Document,
     ReportData,
@@ -56,62 +56,62 @@ LINEAGE: Mapping[str, str] = {
 }
 
 
-def put_to_use(place: Place, site: str) -> Path | None:
+def put_to_use(workspace: Workspace, site: str) -> Path | None:
     """What follows when a person made a version the champion: its watch, its documents, and the report that says so.
 
     Returns:
         The folder of its model card and change plan; None where the facts of its run are not at hand.
     """
-    folder = seal_documents(place, site, assemble(place, last_run(place, site)), begin(place, site))
-    refresh_report(place, site)
+    folder = seal_documents(workspace, site, assemble(workspace, last_run(workspace, site)), begin(workspace, site))
+    refresh_report(workspace, site)
     return folder
 
 
-def seal_documents(place: Place, site: str, data: ReportData, state: WatchState) -> Path | None:
+def seal_documents(workspace: Workspace, site: str, data: ReportData, state: WatchState) -> Path | None:
     """Seals the change plan of a champion that was just promoted, and writes its card; returns their folder.
 
     None for a recalibrated version whose report has been replaced since: the facts of its run are not at hand.
 
     Args:
-        place: Where the site is.
+        workspace: Where the site is.
         site: Its name.
         data: Of the report that the person read.
         state: The watch that was begun.
     """
-    promotion, version = champion_record(place, site), version_at(place, site, CHAMPION)
+    promotion, version = champion_record(workspace, site), version_at(workspace, site, CHAMPION)
     assert promotion is not None, "a person has just promoted it"
     assert version is not None
-    run = last_run(place, site)
+    run = last_run(workspace, site)
     if version.tags.get(MODELS_DIGEST) != run.stages.models.digest:
         return None
-    folder = champion_folder(place, site, promotion.version)
+    folder = champion_folder(workspace, site, promotion.version)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     lineage = {name: version.tags[tag] for tag, name in LINEAGE.items() if version.tags.get(tag)}
     write_record(folder / FACTS, make_card(data, promotion, lineage))
     (folder / LEAVING).unlink(missing_ok=True)
     # The version may be of an earlier run: outcomes that came since change the report and no model.
-    if not is_withheld(place, run, data):
-        shown = leaving_data(place, run, data)
+    if not is_withheld(workspace, run, data):
+        shown = leaving_data(workspace, run, data)
         write_record(folder / LEAVING, make_card(shown, promotion, lineage))
     plan = make_plan(data, promotion, state)
-    _plan_file(place, folder).write(plain(plan))
+    _plan_file(workspace, folder).write(plain(plan))
     write_private(folder / PLAN_PAGE, render_document(plan))
-    publish_card(place, state)
-    _link_in_mlflow(place, site, version, promotion)
+    publish_card(workspace, state)
+    _link_in_mlflow(workspace, site, version, promotion)
     return folder
 
 
-def _plan_file(place: Place, folder: Path) -> SealedFile:
-    return SealedFile(place.root, folder / PLAN, "plan", "change plan")
+def _plan_file(workspace: Workspace, folder: Path) -> SealedFile:
+    return SealedFile(workspace.root, folder / PLAN, "plan", "change plan")
 
 
-def read_plan(place: Place, state: WatchState) -> Document | None:
+def read_plan(workspace: Workspace, state: WatchState) -> Document | None:
     """The change plan that was sealed when the watched champion was promoted; None where there is none.
 
     Raises:
         DataError: It was altered since.
     """
-    sealed = _plan_file(place, champion_folder(place, state.site, state.champion))
+    sealed = _plan_file(workspace, champion_folder(workspace, state.site, state.champion))
     if not sealed.file.is_file():
         return None
     document = sealed.read()
@@ -124,31 +124,31 @@ def read_plan(place: Place, state: WatchState) -> Document | None:
     return plan if plan.promoted == state.promoted else None
 
 
-def foresees(place: Place, state: WatchState, modification: str) -> bool:
+def foresees(workspace: Workspace, state: WatchState, modification: str) -> bool:
     """Whether the sealed change plan of the champion foresees a modification."""
-    plan = read_plan(place, state)
+    plan = read_plan(workspace, state)
     return plan is not None and modification in plan.foreseen
 
 
-def read_card(place: Place, site: str, *, leaving: bool) -> Document | None:
+def read_card(workspace: Workspace, site: str, *, leaving: bool) -> Document | None:
     """The card of a site's champion with how its watch stands; None where there is none, or none that may leave."""
-    state = read_watch(place, site)
-    promotion = champion_record(place, site)
+    state = read_watch(workspace, site)
+    promotion = champion_record(workspace, site)
     if promotion is None:
         return None
-    file = champion_folder(place, site, promotion.version) / (LEAVING if leaving else FACTS)
+    file = champion_folder(workspace, site, promotion.version) / (LEAVING if leaving else FACTS)
     if not file.is_file():
         return None
     watched = state if state is not None and state.promoted == promotion.when else None
-    own = place.network().site(site)
+    own = workspace.network().site(site)
     summary = None if watched is None else summarise_watch(watched, own, leaving=leaving)
     return with_watch(read_record(Document, file), summary)
 
 
-def publish_card(place: Place, state: WatchState) -> dict[str, str]:
+def publish_card(workspace: Workspace, state: WatchState) -> dict[str, str]:
     """Writes the site's own card anew; returns, by title, the champion's pages below the site's folder."""
-    folder = champion_folder(place, state.site, state.champion)
-    card = read_card(place, state.site, leaving=False)
+    folder = champion_folder(workspace, state.site, state.champion)
+    card = read_card(workspace, state.site, leaving=False)
     if card is not None:
         write_private(folder / CARD, json.dumps(plain(card), indent=1) + "\n")
         write_private(folder / CARD_PAGE, render_document(card))
@@ -156,20 +156,20 @@ def publish_card(place: Place, state: WatchState) -> dict[str, str]:
     return {title: f"champions/{folder.name}/{name}" for title, name in pages.items() if (folder / name).is_file()}
 
 
-def export_card(place: Place, site: str, folder: Path) -> None:
+def export_card(workspace: Workspace, site: str, folder: Path) -> None:
     """Writes a champion's card as it may leave; nothing where there is none."""
-    card = read_card(place, site, leaving=True)
+    card = read_card(workspace, site, leaving=True)
     if card is not None:
         write_json(folder / CARD, plain(card))
         (folder / CARD_PAGE).write_text(render_document(card), encoding="utf-8")
 
 
-def _link_in_mlflow(place: Place, site: str, version: Any, promotion: Promotion) -> None:
+def _link_in_mlflow(workspace: Workspace, site: str, version: Any, promotion: Promotion) -> None:
     """Puts the card as it may leave beside the version's run and names it in the version's tags."""
-    card = read_card(place, site, leaving=True)
+    card = read_card(workspace, site, leaving=True)
     if card is None:
         return
-    client = connect(place)
+    client = connect(workspace)
     try:
         client.log_text(version.run_id, render_document(card), CARD_PAGE)
         client.log_text(version.run_id, json.dumps(plain(card), indent=1), CARD)
@@ -187,30 +187,30 @@ WATCH_PAGE, WATCH_DOCUMENT = "watch.html", "watch.json"
 WATCH_KIND, PROMOTED = "watch", "tdrop.promoted_at"
 
 
-def publish_watch(place: Place, state: WatchState) -> Path:
+def publish_watch(workspace: Workspace, state: WatchState) -> Path:
     """Writes `sites/<site>/watch.html`, and what may leave of it to MLflow; a record out of reach costs nothing."""
-    page = place.site(state.site) / WATCH_PAGE
-    site, encoder = place.network().site(state.site), find_champion(place, state.site).described.encoder
+    page = workspace.site(state.site) / WATCH_PAGE
+    site, encoder = workspace.network().site(state.site), find_champion(workspace, state.site).described.encoder
     links = {"The report": "latest/report.html"} if (page.parent / "latest/report.html").is_file() else {}
-    links |= publish_card(place, state)
-    promotion = champion_record(place, state.site)
+    links |= publish_card(workspace, state)
+    promotion = champion_record(workspace, state.site)
     write_private(page, render_watch(state, site, promotion, encoder, links=links))
-    publish_index(place)
+    publish_index(workspace)
     try:
-        record_watch(place, state)
+        record_watch(workspace, state)
     except TdropError as error:
         logger.warning("site %s: the watch was not recorded in MLflow (%s)", state.site, type(error).__name__)
     return page
 
 
-def record_watch(place: Place, state: WatchState) -> None:
+def record_watch(workspace: Workspace, state: WatchState) -> None:
     """Logs what may leave of a watch over time, one step per moment; a moment is logged once."""
     from mlflow.entities import Metric
 
-    site = place.network().site(state.site)
+    site = workspace.network().site(state.site)
     document = watch_document(state, site, None)
     points = [point for point in document["history"] if point["kind"] != "champion" and point["promoted"]]
-    client, experiment = connect(place), experiment_id(place, site.table)
+    client, experiment = connect(workspace), experiment_id(workspace, site.table)
     tags = {"kind": WATCH_KIND, "site": state.site, "version": state.champion, PROMOTED: state.promoted}
     wanted = " AND ".join(f"tags.`{key}` = '{value}'" for key, value in tags.items())
     runs = client.search_runs([experiment], wanted)
@@ -245,15 +245,15 @@ def _milliseconds(when: str) -> int:
     return round(1000 * datetime.fromisoformat(when).timestamp())
 
 
-def export_watch(place: Place, site: str, folder: Path) -> None:
+def export_watch(workspace: Workspace, site: str, folder: Path) -> None:
     """Writes the page and the numbers of a site's watch as they may leave; nothing where nobody is watched."""
-    state = read_watch(place, site)
+    state = read_watch(workspace, site)
     if state is None:
         return
-    champion, own = find_champion(place, site), place.network().site(site)
+    champion, own = find_champion(workspace, site), workspace.network().site(site)
     if (state.champion, state.promoted) != (champion.version, champion.promoted):
         return
     encoder = champion.described.encoder
-    page = render_watch(state, own, champion_record(place, site), encoder, leaving=True)
+    page = render_watch(state, own, champion_record(workspace, site), encoder, leaving=True)
     (folder / WATCH_PAGE).write_text(page, encoding="utf-8")
     write_json(folder / WATCH_DOCUMENT, watch_document(state, own, encoder))

@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tasks.errors import refuse_labels
-from tasks.evidence import idea_of_truth, load_evidence
+from tasks.evidence import assumed_risks, load_evidence
 from tasks.run import Run
 from tdrop.base import (
     Cohort,
@@ -46,8 +46,8 @@ from tdrop.home import (
     PRIVATE,
     REFUSED,
     TARGET,
-    Place,
     ResolvedSite,
+    Workspace,
     compute,
     digest_of,
     load_cohort,
@@ -206,15 +206,15 @@ def measure_methods(
     )
 
 
-def labels_folder(place: Place, site: str) -> Path:
+def labels_folder(workspace: Workspace, site: str) -> Path:
     """Where the labels of a site's audits are kept."""
-    return place.site(site) / "labels"
+    return workspace.site(site) / "labels"
 
 
-def remember_labels(place: Place, site: str, labels: Path) -> Path:
+def store_labels(workspace: Workspace, site: str, labels: Path) -> Path:
     """Keeps a copy of a label file by its digest, for the owner only; the next transfer evaluates on it."""
     content = labels.read_bytes()
-    folder = labels_folder(place, site)
+    folder = labels_folder(workspace, site)
     folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
     kept = folder / f"{hashlib.sha256(content).hexdigest()}{labels.suffix}"
     kept.touch(mode=0o600)
@@ -225,9 +225,9 @@ def remember_labels(place: Place, site: str, labels: Path) -> Path:
     return kept
 
 
-def remembered_labels(place: Place, site: str) -> str | None:
+def stored_labels(workspace: Workspace, site: str) -> str | None:
     """The labels of the site's last audit, or None."""
-    current = labels_folder(place, site) / "current"
+    current = labels_folder(workspace, site) / "current"
     return str(current.resolve()) if current.exists() else None
 
 
@@ -292,7 +292,7 @@ ENOUGH_OUTCOMES = 10
 SHORTEST_LIST, LONGEST_LIST = 50, 400
 
 
-def write_list(place: Place, run: Run, n: int | None, *, seed: int) -> WrittenList:
+def write_list(workspace: Workspace, run: Run, n: int | None, *, seed: int) -> WrittenList:
     """Draws n patients and writes the sheet: one line per patient with an id and an empty outcome.
 
     The reviewer is blind, and the lines are shuffled: who fills in the first half only must not have looked up one end
@@ -302,43 +302,43 @@ def write_list(place: Place, run: Run, n: int | None, *, seed: int) -> WrittenLi
         raise UsageError(
             f"site '{run.site}' has no out-of-fold risks to draw a list by; run `tdrop transfer {run.site} --again`"
         )
-    network = place.network()
+    network = workspace.network()
     spec = network.site(run.site)
     if network.contract_of(spec).task != "binary":
-        return _write_random_list(place, run, n, seed)
+        return _write_random_list(workspace, run, n, seed)
     risk = run.predictions.mean.astype(np.float64)
-    true = idea_of_truth(load_evidence(run.stages.encoded, run.folds, run.trained.fits), run.chosen)
-    threshold, known = spec.decision.threshold, _known_already(place, run, len(risk))
+    true = assumed_risks(load_evidence(run.stages.encoded, run.folds, run.trained.fits), run.chosen)
+    threshold, known = spec.decision.threshold, _known_already(workspace, run, len(risk))
     enough = size_list(risk, true, threshold, ENOUGH_OUTCOMES)
     left = int((~known).sum())
     size = n or min(left, max(SHORTEST_LIST, min(LONGEST_LIST, enough)))
     drawn = draw_list(risk, true, threshold, size, seed=seed, known=known if known.any() else None)
-    sheet = _keep_list(place, run, drawn, true, known, seed)
+    sheet = _keep_list(workspace, run, drawn, true, known, seed)
     return WrittenList(sheet, size, float(true[drawn.rows].sum()), enough)
 
 
-def _write_random_list(place: Place, run: Run, n: int | None, seed: int) -> WrittenList:
+def _write_random_list(workspace: Workspace, run: Run, n: int | None, seed: int) -> WrittenList:
     """Draws n patients at random, all alike: of several classes or a number, no patient tells more than another."""
     patients = len(load_cohort(run.stages.encoded.path / TARGET).ids)
-    known = _known_already(place, run, patients)
+    known = _known_already(workspace, run, patients)
     left = np.flatnonzero(~known)
     size = min(len(left), n or 2 * SHORTEST_LIST)
     if not size:
         raise UsageError(f"site '{run.site}' has no patient without a known outcome to list")
     rows = np.sort(np.random.default_rng([seed, 34]).choice(left, size, replace=False))
     drawn = Drawn(rows, np.full(size, size / len(left)))
-    sheet = _keep_list(place, run, drawn, np.zeros(patients), known, seed)
+    sheet = _keep_list(workspace, run, drawn, np.zeros(patients), known, seed)
     return WrittenList(sheet, size, None, size)
 
 
-def _keep_list(place: Place, run: Run, drawn: Drawn, true: Doubles, known: Mask, seed: int) -> Path:
+def _keep_list(workspace: Workspace, run: Run, drawn: Drawn, true: Doubles, known: Mask, seed: int) -> Path:
     """Writes the sheet, and what must be known to weigh what comes back; returns the sheet."""
-    network = place.network()
+    network = workspace.network()
     ids = load_cohort(run.stages.encoded.path / TARGET).ids[drawn.rows]
-    sheet = place.site(run.site) / SHEET
+    sheet = workspace.site(run.site) / SHEET
     contract = network.contract_of(network.site(run.site))
     write_sheet(sheet, np.random.default_rng([seed, 33]).permutation(ids), contract)
-    kept = place.site(run.site) / DRAW
+    kept = workspace.site(run.site) / DRAW
     kept.touch(mode=0o600)
     np.savez(
         kept,
@@ -352,10 +352,10 @@ def _keep_list(place: Place, run: Run, drawn: Drawn, true: Doubles, known: Mask,
     return sheet
 
 
-def _known_already(place: Place, run: Run, patients: int) -> Mask:
+def _known_already(workspace: Workspace, run: Run, patients: int) -> Mask:
     """Whose outcome an earlier audit brought (patients,)."""
     known = KnownLabels.load(run.stages.evaluation.path / OUTCOMES)
-    if remembered_labels(place, run.site) is None or known is None:
+    if stored_labels(workspace, run.site) is None or known is None:
         return np.zeros(patients, dtype=np.bool_)
     # Who left early came back already, and a list would learn no more.
     return np.isfinite(known.y) if known.censored is None else np.isfinite(known.y) | known.censored
@@ -366,9 +366,9 @@ def write_sheet(sheet: Path, ids: NDArray[Any], contract: Contract) -> None:
     write_patients(sheet, pd.DataFrame({contract.id_column: ids} | dict.fromkeys(contract.outcome.columns, "")))
 
 
-def read_list(place: Place, site: str) -> LabelList | None:
+def read_list(workspace: Workspace, site: str) -> LabelList | None:
     """The site's last list, or None."""
-    kept = place.site(site) / DRAW
+    kept = workspace.site(site) / DRAW
     if not kept.is_file():
         return None
     data = read_arrays(kept)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.tracking import connect
 from tdrop.base import read_record
-from tdrop.home import Place, digest_of
+from tdrop.home import Workspace, digest_of
 from tdrop.served import SERVED, SealedCopy, model_name
 
 if TYPE_CHECKING:
@@ -122,17 +122,17 @@ def _identity(record: SiteRecord, method: str) -> dict[str, str]:
     return {"method": method, **{key: record.tags[key] for key in (MODELS_DIGEST, "contract_digest")}}
 
 
-def register(place: Place, run_id: str, record: SiteRecord, logged: Any) -> str:
+def register(workspace: Workspace, run_id: str, record: SiteRecord, logged: Any) -> str:
     """Makes the chosen method's logged model a version of the site's, and returns that."""
     from tdrop.served import Description
 
-    client, name = connect(place), model_name(record.site)
+    client, name = connect(workspace), model_name(record.site)
     with _accepting("RESOURCE_ALREADY_EXISTS"):
         client.create_registered_model(name, description=ABOUT)
     registered = client.create_model_version(name, logged.model_uri, run_id, model_id=logged.model_id)
     described = read_record(Description, Path(str(record.candidate), SERVED))
     tags = {**record.tags, "method": record.chosen, "run": run_id, ENCODED: described.encoded}
-    tags[REGISTERED] = copy_of(place, registered).stored_seal()
+    tags[REGISTERED] = copy_of(workspace, registered).stored_seal()
     for key, value in tags.items():
         client.set_model_version_tag(name, registered.version, key, value)
     client.update_model_version(name, registered.version, record.about_model())
@@ -149,13 +149,13 @@ def point_candidate(client: MlflowClient, site: str, version: str | None) -> Non
         client.delete_registered_model_alias(model_name(site), CANDIDATE)
 
 
-def copy_of(place: Place, registered: ModelVersion) -> SealedCopy:
+def copy_of(workspace: Workspace, registered: ModelVersion) -> SealedCopy:
     """A version's copy on this machine.
 
     It is kept by the run and the logged model behind the version, not by its number: MLflow begins again at 1 when a
     site comes back after it was erased.
     """
-    folder = place.root / "models" / registered.name / digest_of([registered.run_id, registered.source])[:32]
+    folder = workspace.root / "models" / registered.name / digest_of([registered.run_id, registered.source])[:32]
     which = f"version {registered.version} of '{registered.name}'"
     return SealedCopy(which, folder, lambda files: download(registered, files))
 

@@ -16,7 +16,7 @@ from tasks.registry import find_champion
 from tdrop.base import DataError, UsageError, plain, read_record
 from tdrop.contracts import Batches, Reader, Site
 from tdrop.data import Prepared, fingerprint, prepare
-from tdrop.home import Place, ResolvedSite, file_digest, write_private
+from tdrop.home import ResolvedSite, Workspace, file_digest, write_private
 
 #: What is remembered, and the new patients that a transfer was asked for.
 FILE, NEW_PATIENTS = "picked_up.json", "new_patients.parquet"
@@ -57,13 +57,13 @@ class Memory:
     extract: str = ""
 
 
-def read_memory(place: Place, site: str) -> Memory:
-    file = place.site(site) / FILE
+def read_memory(workspace: Workspace, site: str) -> Memory:
+    file = workspace.site(site) / FILE
     return read_record(Memory, file) if file.is_file() else Memory()
 
 
-def write_memory(place: Place, site: str, memory: Memory) -> None:
-    write_private(place.site(site) / FILE, json.dumps(plain(memory), indent=1) + "\n")
+def write_memory(workspace: Workspace, site: str, memory: Memory) -> None:
+    write_private(workspace.site(site) / FILE, json.dumps(plain(memory), indent=1) + "\n")
 
 
 def require_batches(site: Site) -> Batches:
@@ -83,8 +83,8 @@ def as_extract(site: Site, places: Batches) -> Site:
 
 def prepare_batch(site: ResolvedSite, places: Batches, path: str) -> Prepared:
     if path:
-        return prepare(site.site, site.network, home=site.place.root, file=Path(path))
-    return prepare(as_extract(site.site, places), site.network, home=site.place.root, batch=True)
+        return prepare(site.site, site.network, home=site.workspace.root, file=Path(path))
+    return prepare(as_extract(site.site, places), site.network, home=site.workspace.root, batch=True)
 
 
 def with_new_patients(site: ResolvedSite) -> ResolvedSite:
@@ -92,8 +92,8 @@ def with_new_patients(site: ResolvedSite) -> ResolvedSite:
 
     They are written to `sites/<site>/new_patients.parquet`, in the contract's columns.
     """
-    champion, places = find_champion(site.place, site.name), require_batches(site.site)
-    memory = read_memory(site.place, site.name)
+    champion, places = find_champion(site.workspace, site.name), require_batches(site.site)
+    memory = read_memory(site.workspace, site.name)
     batches = [batch for batch in memory.batches if batch.promoted == champion.promoted]
     if not batches:
         raise UsageError(
@@ -102,7 +102,7 @@ def with_new_patients(site: ResolvedSite) -> ResolvedSite:
         )
     frames = [_rows_of(site, places, batch) for batch in {batch.path: batch for batch in batches}.values()]
     rows = pd.concat(frames, ignore_index=True).drop_duplicates(site.contract.id_column)
-    file = site.place.site(site.name) / NEW_PATIENTS
+    file = site.workspace.site(site.name) / NEW_PATIENTS
     file.touch(mode=0o600)
     rows.to_parquet(file, index=False)
     harmonised: dict[str, Any] = {name: {} for name in ("renames", "units", "categories", "missing_codes")}
@@ -127,12 +127,14 @@ def _rows_of(site: ResolvedSite, places: Batches, batch: PickedBatch) -> pd.Data
 
 def remember_proposal(site: ResolvedSite) -> None:
     """Writes down that a candidate was trained for the new patients of the present champion."""
-    place, champion = site.place, find_champion(site.place, site.name)
-    own = fingerprint(place.network().site(site.name), home=place.root, base=site.network.base)
-    write_memory(place, site.name, replace(read_memory(place, site.name), proposed=champion.promoted, extract=own))
+    workspace, champion = site.workspace, find_champion(site.workspace, site.name)
+    own = fingerprint(workspace.network().site(site.name), home=workspace.root, base=site.network.base)
+    write_memory(
+        workspace, site.name, replace(read_memory(workspace, site.name), proposed=champion.promoted, extract=own)
+    )
 
 
-def stands_for(site: ResolvedSite, target_data: str, extract: str) -> bool:
+def is_current(site: ResolvedSite, target_data: str, extract: str) -> bool:
     """Whether a run on new patients still stands for a site whose own extract has not changed since.
 
     Args:
@@ -140,7 +142,7 @@ def stands_for(site: ResolvedSite, target_data: str, extract: str) -> bool:
         target_data: Digest of the extract that its last run read.
         extract: Digest of its own extract now.
     """
-    file = site.place.site(site.name) / NEW_PATIENTS
-    if not file.is_file() or read_memory(site.place, site.name).extract != extract:
+    file = site.workspace.site(site.name) / NEW_PATIENTS
+    if not file.is_file() or read_memory(site.workspace, site.name).extract != extract:
         return False
     return file_digest(file) == target_data

@@ -63,9 +63,9 @@ from tdrop.home import (
 from tdrop.shift import estimate_shift, judge_shared_patients, judge_source_outcomes, match
 
 
-@task(task_run_name="look for changes {site.name}", **RETRY_UNAVAILABLE)
+@task(task_run_name="digest inputs {site.name}", **RETRY_UNAVAILABLE)
 @sanitize_errors
-def look_for_changes(site: ResolvedSite, settings: TransferSettings) -> Inputs:
+def digest_inputs(site: ResolvedSite, settings: TransferSettings) -> Inputs:
     """Digests of everything that a transfer of this site depends on; a reader that is away is asked again."""
     return current_inputs(site, settings.model_dump(mode="json"))
 
@@ -93,7 +93,7 @@ def read_and_check(folder: Path, site: ResolvedSite, data: str, source: Ref | No
         source: The source's checked rows, with which a target is compared; None for the source itself.
     """
     beside = None if source is None else pd.read_parquet(source.path / FRAME)
-    prepared = prepare(site.site, site.network, home=site.place.root, source=beside, expected=data)
+    prepared = prepare(site.site, site.network, home=site.workspace.root, source=beside, expected=data)
     prepared.frame.to_parquet(folder / FRAME, index=False)
     write_patients(folder / "quarantine.csv", prepared.quarantine)
     write_json(folder / "suite.json", [plain(each) for each in prepared.suite])
@@ -110,7 +110,7 @@ def require_usable(site: ResolvedSite, prepared: Ref) -> None:
     validation = conceal_validation(prepared.record(Validation, "validation.json"), site.policy)
     if not validation.stopped:
         return
-    refused = site.place.site(site.name) / REFUSED_EXTRACT
+    refused = site.workspace.site(site.name) / REFUSED_EXTRACT
     refused.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
     for name in ("validation.json", "quarantine.csv", LETTER):
         (refused / name).write_bytes((prepared.path / name).read_bytes())

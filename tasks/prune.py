@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from tasks.run import RUN, read_run
 from tdrop.base import PARSING
-from tdrop.home import MANIFEST, REHEARSALS, SOURCE, TARGET, Place, stage_digest
+from tdrop.home import MANIFEST, REHEARSALS, SOURCE, TARGET, Workspace, stage_digest
 from tdrop.served import model_name
 
 DAY_SECONDS = 24 * 3600
@@ -35,14 +35,14 @@ class StoredStage:
     used: float
 
 
-def stages(place: Place) -> list[StoredStage]:
+def stages(workspace: Workspace) -> list[StoredStage]:
     """Every finished stage of the store."""
     every = []
-    for manifest in sorted((place.root / "store").glob(f"*/*/{MANIFEST}")):
+    for manifest in sorted((workspace.root / "store").glob(f"*/*/{MANIFEST}")):
         folder = manifest.parent
         try:
             content = json.loads(manifest.read_text(encoding="utf-8"))
-            digest = stage_digest(place.root, content["files"])
+            digest = stage_digest(workspace.root, content["files"])
             every.append(StoredStage(folder, digest, content["inputs"], folder.stat().st_mtime))
         except (OSError, ValueError, KeyError, TypeError):
             # Not readable: never trusted by a run either, so the oldest of all.
@@ -50,33 +50,33 @@ def stages(place: Place) -> list[StoredStage]:
     return [stage for stage in every if not stage.folder.name.startswith(".")]
 
 
-def needed(place: Place, *, besides: str | None = None) -> set[Path]:
+def stages_of_reports(workspace: Workspace, *, besides: str | None = None) -> set[Path]:
     """The stages that every site's last report rests on, one site left out if asked."""
     roots: set[Path] = set()
-    for file in place.sites.glob(f"*/latest/{RUN}"):
+    for file in workspace.sites.glob(f"*/latest/{RUN}"):
         if file.parents[1].name == besides:
             continue
-        roots |= {ref.path for ref in read_run(place, file).refs()}
+        roots |= {ref.path for ref in read_run(workspace, file).refs()}
     return roots
 
 
-def prune_stages(place: Place, days: int, kept: Set[Path]) -> int:
+def prune_stages(workspace: Workspace, days: int, kept: Set[Path]) -> int:
     """Removes the network's stages that no report needs and nobody used for so many days; no run may be under way.
 
     Args:
-        place: Where they are.
+        workspace: Where they are.
         days: How long a stage stays although nobody used it.
         kept: Stages that stay: models in use were made for their patients.
     """
-    now, sites = time.time(), set(place.network().sites)
-    keep = needed(place) | kept
-    every = stages(place)
-    own = _with_what_follows(every, [stage for stage in every if _sites_in(stage) & sites or not stage.digest])
+    now, sites = time.time(), set(workspace.network().sites)
+    keep = stages_of_reports(workspace) | kept
+    every = stages(workspace)
+    own = _with_descendants(every, [stage for stage in every if _sites_in(stage) & sites or not stage.digest])
     old = [stage for stage in own if stage.folder not in keep and now - stage.used >= days * DAY_SECONDS]
     for stage in old:
         _remove(stage)
-    _remove_half_built(place)
-    for leftover in place.sites.glob(RECORDS):
+    _remove_half_built(workspace)
+    for leftover in workspace.sites.glob(RECORDS):
         shutil.rmtree(leftover, ignore_errors=True)
     return len(old)
 
@@ -86,24 +86,24 @@ def _remove(stage: StoredStage) -> None:
     stage.folder.with_name(f".{stage.folder.name}.lock").unlink(missing_ok=True)
 
 
-def _remove_half_built(place: Place) -> None:
+def _remove_half_built(workspace: Workspace) -> None:
     """Removes what killed processes left of stages: whoever builds one holds its lock."""
-    for leftover in place.store.glob("*/.*-*"):
+    for leftover in workspace.store.glob("*/.*-*"):
         with suppress(Timeout), FileLock(leftover.with_name(f"{leftover.name.rpartition('-')[0]}.lock"), timeout=0):
             shutil.rmtree(leftover, ignore_errors=True)
 
 
-def made_from(place: Place, site: str, kept: Set[Path]) -> list[StoredStage]:
+def stages_made_from(workspace: Workspace, site: str, kept: Set[Path]) -> list[StoredStage]:
     """Every stage that holds a site's rows or was made from them, of all its runs.
 
     Two sites with the same rows share stages: what another site's report or models (`kept`) rest on is not among them.
     """
-    elsewhere = needed(place, besides=site) | kept
-    every = [stage for stage in stages(place) if stage.folder not in elsewhere]
-    return _with_what_follows(every, [stage for stage in every if site in _sites_in(stage)])
+    elsewhere = stages_of_reports(workspace, besides=site) | kept
+    every = [stage for stage in stages(workspace) if stage.folder not in elsewhere]
+    return _with_descendants(every, [stage for stage in every if site in _sites_in(stage)])
 
 
-def _with_what_follows(every: Sequence[StoredStage], first: Sequence[StoredStage]) -> list[StoredStage]:
+def _with_descendants(every: Sequence[StoredStage], first: Sequence[StoredStage]) -> list[StoredStage]:
     """Some stages, and all that were made from them."""
     followed = {stage.folder: stage for stage in first}
     while True:
@@ -146,32 +146,32 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(each)
 
 
-def erase_files(place: Place, site: str, kept: Set[Path]) -> int:
+def erase_files(workspace: Workspace, site: str, kept: Set[Path]) -> int:
     """Removes a site's folder, its stages, half-built ones, its downloaded models and the rehearsals it played in.
 
     Returns:
         How many stages, those of rehearsals not counted.
     """
-    own = made_from(place, site, kept)
+    own = stages_made_from(workspace, site, kept)
     for stage in own:
         _remove(stage)
-    _remove_half_built(place)
-    shutil.rmtree(place.root / "models" / model_name(site), ignore_errors=True)
-    shutil.rmtree(place.site(site), ignore_errors=True)
-    for folder in rehearsals_of(place, site):
+    _remove_half_built(workspace)
+    shutil.rmtree(workspace.root / "models" / model_name(site), ignore_errors=True)
+    shutil.rmtree(workspace.site(site), ignore_errors=True)
+    for folder in rehearsals_of(workspace, site):
         shutil.rmtree(folder, ignore_errors=True)
     return len(own)
 
 
-def rehearsals_of(place: Place, site: str) -> list[Path]:
+def rehearsals_of(workspace: Workspace, site: str) -> list[Path]:
     """The folders of the rehearsals that a site played in: all their models were made from its rows too.
 
     Its file is not there any more where a later rehearsal went without it, or was killed while it wrote the files.
     """
     return [
         folder
-        for folder in sorted((place.root / REHEARSALS).glob("*"))
+        for folder in sorted((workspace.root / REHEARSALS).glob("*"))
         if (folder / "contracts" / "sites" / f"{site}.yaml").is_file()
         or (folder / "sites" / site).is_dir()
-        or any(site in _sites_in(stage) for stage in stages(Place(str(folder), "")))
+        or any(site in _sites_in(stage) for stage in stages(Workspace(str(folder), "")))
     ]

@@ -26,11 +26,11 @@ from tdrop.home import (
     REFUSED,
     REFUSED_EXTRACT,
     TARGET,
-    Place,
+    Workspace,
     load_cohort,
     read_status,
-    replacing,
-    tell_use,
+    replace_folder,
+    update_status_sentence,
     write_private,
 )
 from tdrop.report import (
@@ -75,39 +75,39 @@ class Written:
     record: SiteRecord
 
 
-def write_report(place: Place, run: Run, folder: Path) -> Written:
+def write_report(workspace: Workspace, run: Run, folder: Path) -> Written:
     """Writes the site's `latest/`, and into `folder` the files of its record."""
-    data = assemble(place, run)
-    write_latest(place, run, data)
-    record = site_record(place, run, data, folder)
+    data = assemble(workspace, run)
+    write_latest(workspace, run, data)
+    record = site_record(workspace, run, data, folder)
     withheld = record.tags.get(WITHHELD)
-    shown = report_summary(leaving_data(place, run, data))
+    shown = report_summary(leaving_data(workspace, run, data))
     page = (
-        summary_page(shown, place)
+        summary_page(shown, workspace)
         if withheld is None
         else f"# {escape_markdown(shown.title)}\n\nNo numbers: {withheld}."
     )
     return Written(report_summary(data), page, record)
 
 
-def refresh_report(place: Place, site: str) -> None:
+def refresh_report(workspace: Workspace, site: str) -> None:
     """Renders a site's report again from what it was made of, for instance after a promotion."""
-    run = last_run(place, site)
-    data = assemble(place, run)
-    write_latest(place, run, data)
-    publish_index(place)
-    publish_halt(place, site)
-    tell_use(place, site, report_summary(data).use)
+    run = last_run(workspace, site)
+    data = assemble(workspace, run)
+    write_latest(workspace, run, data)
+    publish_index(workspace)
+    publish_halt(workspace, site)
+    update_status_sentence(workspace, site, report_summary(data).use)
 
 
-def assemble(place: Place, run: Run) -> ReportData:
+def assemble(workspace: Workspace, run: Run) -> ReportData:
     """Gathers everything that a report shows, who promoted the site's champion included."""
     try:
-        promotion = champion_record(place, run.site)
+        promotion = champion_record(workspace, run.site)
     except Unavailable:
         promotion = None
     try:
-        return gather(place, run, promotion)
+        return gather(workspace, run, promotion)
     except FileNotFoundError as error:
         raise DataError(
             f"the last run of site '{run.site}' lacks a file that this version of tdrop reads; run "
@@ -115,7 +115,7 @@ def assemble(place: Place, run: Run) -> ReportData:
         ) from error
 
 
-def summary_page(shown: SiteSummary, place: Place) -> str:
+def summary_page(shown: SiteSummary, workspace: Workspace) -> str:
     """The run on one page, from a summary that has passed disclosure."""
     expected = (shown.forecast or {}).get("auroc")
     facts: list[list[object]] = [
@@ -133,7 +133,7 @@ def summary_page(shown: SiteSummary, place: Place) -> str:
             "\n".join(f"- {escape_markdown(thing)}" for thing in shown.things),
             _table(["", ""], facts),
             _table(["method", "AUROC", "error AUROC by sd", "for review"], methods),
-            f"The report is `{place.latest(shown.site) / 'report.html'}`; `tdrop ui` shows every method in MLflow.",
+            f"The report is `{workspace.latest(shown.site) / 'report.html'}`; `tdrop ui` shows every method in MLflow.",
         ]
     )
 
@@ -157,12 +157,12 @@ def escape_markdown(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>#|!~])", r"\\\1", text)
 
 
-def write_latest(place: Place, run: Run, data: ReportData) -> None:
+def write_latest(workspace: Workspace, run: Run, data: ReportData) -> None:
     """Writes the site's `latest/`."""
     stages = run.stages.all()
     cohort = load_cohort(run.stages.encoded.path / TARGET)
-    data = replace(data, moved_by=explain_referrals(place, run, data))
-    with replacing(place.latest(run.site)) as folder:
+    data = replace(data, moved_by=explain_referrals(workspace, run, data))
+    with replace_folder(workspace.latest(run.site)) as folder:
         for stage, names in COPIED.items():
             for name in names:
                 if stage in stages and (stages[stage].path / name).is_file():
@@ -176,83 +176,83 @@ def write_latest(place: Place, run: Run, data: ReportData) -> None:
         page = render_shift_page(data.site, data.source_title, run.shift, data.matching, data.validation, data.contract)
         (folder / "shift.html").write_text(page, encoding="utf-8")
         if data.has_card and data.promotion is not None:
-            documents = champion_folder(place, run.site, data.promotion.version)
+            documents = champion_folder(workspace, run.site, data.promotion.version)
             for name in (CARD_PAGE, PLAN_PAGE):
                 shutil.copyfile(documents / name, folder / name)
         write_record(folder / SUMMARY, report_summary(data))
         write_record(folder / RUN, run)
-    (place.site(run.site) / HALTED).unlink(missing_ok=True)
+    (workspace.site(run.site) / HALTED).unlink(missing_ok=True)
 
 
-def publish_index(place: Place) -> Path:
+def publish_index(workspace: Workspace) -> Path:
     """Writes `index.html` from every site's last summary."""
-    path = place.root / "index.html"
+    path = workspace.root / "index.html"
     # Who read the sites first must also write first, or a site that ended in between is lost.
-    with FileLock(place.root / "index.lock", mode=0o600):
-        lines = (_index_line(place, folder.name) for folder in sorted(place.sites.glob("*")))
+    with FileLock(workspace.root / "index.lock", mode=0o600):
+        lines = (_index_line(workspace, folder.name) for folder in sorted(workspace.sites.glob("*")))
         shown = [line for line in lines if line is not None]
-        write_private(path, render_index(shown, _track(place), rehearsal_sentences(place)))
+        write_private(path, render_index(shown, _track(workspace), rehearsal_sentences(workspace)))
     return path
 
 
-def _index_line(place: Place, site: str) -> IndexLine | None:
+def _index_line(workspace: Workspace, site: str) -> IndexLine | None:
     """A site's line; None where it has neither a report nor a reason why not."""
-    summary = last_summary(place, site)
-    shown = summary or _without_report(place, site)
-    halt = halt_of(read_status(place, site))
+    summary = last_summary(workspace, site)
+    shown = summary or _without_report(workspace, site)
+    halt = halt_of(read_status(workspace, site))
     if summary is None and halt is None:
         return None
     link = f"sites/{site}/{HALTED if summary is None else 'latest/report.html'}"
-    return IndexLine(shown, link, halt, *_watch_line(place, site))
+    return IndexLine(shown, link, halt, *_watch_line(workspace, site))
 
 
-def _watch_line(place: Place, site: str) -> tuple[str, str]:
+def _watch_line(workspace: Workspace, site: str) -> tuple[str, str]:
     """How a site's watch stands, and where its page is; both empty without one, which loads nothing of a watch."""
-    if not (place.site(site) / "watch.json").is_file():
+    if not (workspace.site(site) / "watch.json").is_file():
         return "", ""
     from tasks.watch import read_watch
     from tdrop.watch import stand_of
 
     try:
-        state = read_watch(place, site)
+        state = read_watch(workspace, site)
     except DataError:
         return "altered", ""
     if state is None:
         return "", ""
-    return stand_of(state), f"sites/{site}/watch.html" if (place.site(site) / "watch.html").is_file() else ""
+    return stand_of(state), f"sites/{site}/watch.html" if (workspace.site(site) / "watch.html").is_file() else ""
 
 
-def _without_report(place: Place, site: str) -> SiteSummary:
+def _without_report(workspace: Workspace, site: str) -> SiteSummary:
     """A site's name for people and whether its patients are real; its bare name when its file is gone or broken."""
     try:
-        known = place.network().site(site)
+        known = workspace.network().site(site)
     except TdropError:
         return SiteSummary(site, site)
     return SiteSummary(site, known.title, simulated=known.simulated)
 
 
-def publish_halt(place: Place, site: str) -> None:
+def publish_halt(workspace: Workspace, site: str) -> None:
     """Says on a site's own page that its last run was stopped or failed; the report before stays beside it."""
-    folder, summary = place.latest(site), last_summary(place, site)
-    shown, earlier = summary or _without_report(place, site), EARLIER if summary else ""
-    letter = place.site(site) / REFUSED_EXTRACT / LETTER
-    halt = halt_of(read_status(place, site))
+    folder, summary = workspace.latest(site), last_summary(workspace, site)
+    shown, earlier = summary or _without_report(workspace, site), EARLIER if summary else ""
+    letter = workspace.site(site) / REFUSED_EXTRACT / LETTER
+    halt = halt_of(read_status(workspace, site))
     if halt is None:
         return
     asked = letter.read_text(encoding="utf-8") if letter.is_file() else ""
     page = render_halt(halt, shown, earlier, asked)
     if summary is None:
-        write_private(place.site(site) / HALTED, page)
+        write_private(workspace.site(site) / HALTED, page)
     else:
         if not (folder / EARLIER).exists():
             shutil.copyfile(folder / "report.html", folder / EARLIER)
         write_private(folder / "report.html", page)
-    publish_index(place)
+    publish_index(workspace)
 
 
-def _track(place: Place) -> TrackRecord | None:
+def _track(workspace: Workspace) -> TrackRecord | None:
     """How often forecasts held; None where the ledger was changed, which says nothing any more."""
     try:
-        return track_record(ledger_entries(place))
+        return track_record(ledger_entries(workspace))
     except DataError:
         return None

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tasks.audit import methods_to_refit, prior_of_lines, weighed_outcomes
+from tasks.audit import methods_to_refit, recalibration_prior, weighed_outcomes
 from tasks.export import is_withheld
-from tasks.labels import KnownLabels, read_list, remembered_labels, weigh_labels
+from tasks.labels import KnownLabels, read_list, stored_labels, weigh_labels
 from tasks.models import (
     CANDIDATE,
     LINE,
@@ -33,7 +33,7 @@ from tasks.models import (
 )
 from tasks.publish import assemble
 from tasks.recording import record_recalibration
-from tasks.registry import Champion, MadeFor, find_champion, made_for
+from tasks.registry import Champion, ChampionPatients, find_champion, made_for
 from tasks.run import last_run
 from tasks.site_record import SiteRecord, example_of, predicted_names
 from tasks.tracking import connect, version_at
@@ -54,7 +54,7 @@ from tdrop.evaluate import (
     suggest_for_kind,
     teach_cohort,
 )
-from tdrop.home import Place, file_digest, keyed
+from tdrop.home import Workspace, file_digest, keyed_digest
 from tdrop.methods import COMMITTEE
 from tdrop.methods.parts.committee import Committee
 from tdrop.served import CHAMPION, MODEL, SERVED, CalibrationLine, Description, Served, model_name
@@ -67,7 +67,7 @@ LABELS, KNOWN = (f"tdrop.recalibration_{name}" for name in ("labels_digest", "la
 
 
 @dataclass(frozen=True)
-class Recalibrated:
+class RecalibrationResult:
     """A recalibration that was registered, or the finding that none helps.
 
     Attributes:
@@ -101,9 +101,9 @@ class Recalibrated:
     effects: dict[str, float] = field(default_factory=dict)
 
 
-def label_file(place: Place, site: str, labels: str | None) -> Path:
+def label_file(workspace: Workspace, site: str, labels: str | None) -> Path:
     """The label file given, or the one of the last audit; a UsageError says how to come by one."""
-    file = labels or remembered_labels(place, site)
+    file = labels or stored_labels(workspace, site)
     if file is None:
         raise UsageError(
             f"site '{site}' has no outcomes from an audit; give a file, or run `tdrop audit {site} LABELS` first"
@@ -111,63 +111,65 @@ def label_file(place: Place, site: str, labels: str | None) -> Path:
     return Path(file)
 
 
-def read_outcomes(place: Place, site: str, file: Path, cohort: Cohort) -> KnownLabels:
+def read_outcomes(workspace: Workspace, site: str, file: Path, cohort: Cohort) -> KnownLabels:
     """The outcomes of patients, and for how many each stands."""
-    resolved = place.resolve(site)
+    resolved = workspace.resolve(site)
     labels = read_labels(file, resolved.contract, cohort.ids, **resolved.where, like=resolved.site)
     return weigh_labels(labels, resolved.contract, cohort, f"label file of '{site}'")[0]
 
 
-def _model_to_move(place: Place, site: str) -> tuple[Champion, ModelVersion]:
+def _model_to_move(workspace: Workspace, site: str) -> tuple[Champion, ModelVersion]:
     """The champion with its version, or the candidate where there is none; a sentence where there is neither."""
-    version = version_at(place, site, CHAMPION)
+    version = version_at(workspace, site, CHAMPION)
     if version is not None:
-        return find_champion(place, site), version
-    version = version_at(place, site, CANDIDATE)
+        return find_champion(workspace, site), version
+    version = version_at(workspace, site, CANDIDATE)
     if version is None:
         raise UsageError(
             f"site '{site}' has no model to recalibrate: its verdict allows none; look patients up with `tdrop "
             f"label-list {site}`, and `tdrop audit {site} LABELS` makes a recalibrated candidate as soon as their "
             "outcomes show that it is worth acting on"
         )
-    copy = copy_of(place, version)
+    copy = copy_of(workspace, version)
     copy.renew(version.tags.get(REGISTERED))
     return Champion(copy.model, str(version.version), read_record(Description, copy.model / SERVED)), version
 
 
-def recalibrate_site(place: Place, site: str, labels: str | None = None, rung: str | None = None) -> Recalibrated:
+def recalibrate_site(
+    workspace: Workspace, site: str, labels: str | None = None, rung: str | None = None
+) -> RecalibrationResult:
     """Puts a rung of the ladder on the champion and registers that as the candidate.
 
     Args:
-        place: Where the site is.
+        workspace: Where the site is.
         site: Its name.
         labels: File of known outcomes; those of the last audit without it.
         rung: One of RUNGS; without it the recommended one.
     """
     if rung is not None and rung not in RUNGS:
         raise UsageError(f"there is no rung '{rung}'{did_you_mean(rung, RUNGS)}")
-    champion, registered = _model_to_move(place, site)
-    file = label_file(place, site, labels)
-    those = made_for(place, champion)
+    champion, registered = _model_to_move(workspace, site)
+    file = label_file(workspace, site, labels)
+    those = made_for(workspace, champion)
     if those is None:
         raise UsageError(
             f"the patients whom version {champion.version} of site '{site}' was made for are no longer here; "
             f"run `tdrop transfer {site}` and promote again"
         )
-    known, served = read_outcomes(place, site, file, those.target), Served.load(champion.folder)
+    known, served = read_outcomes(workspace, site, file, those.target), Served.load(champion.folder)
     if not np.isfinite(known.y).any():
         raise DataError(f"no outcome of site '{site}' is known by that file; fill outcomes in, or give another file")
-    digest = keyed(place.root, file_digest(file))
+    digest = keyed_digest(workspace.root, file_digest(file))
     if rung is None and registered.tags.get(LABELS) == digest:
         # These outcomes are in the model already: they can say nothing more about it.
         rung = AS_IT_IS
-    change = _choose_change(place, site, (champion, those, served), known, rung)
-    change = replace(change, leaves=_have_left(place, site, those, known))
+    change = _choose_change(workspace, site, (champion, those, served), known, rung)
+    change = replace(change, leaves=_have_left(workspace, site, those, known))
     version = None
     if change.name != AS_IT_IS:
-        version = _register(place, site, (champion, registered), change, digest)
+        version = _register(workspace, site, (champion, registered), change, digest)
     before, shown = change.before, change.rung
-    return Recalibrated(
+    return RecalibrationResult(
         site=site,
         version=version,
         champion=champion.version,
@@ -211,22 +213,26 @@ class _Change:
     leaves: bool = False
 
 
-def _have_left(place: Place, site: str, those: MadeFor, known: KnownLabels) -> bool:
+def _have_left(workspace: Workspace, site: str, those: ChampionPatients, known: KnownLabels) -> bool:
     """Whether outcomes are those of the last report, and that has left: of an outcome more nothing else may leave."""
-    run = last_run(place, site)
+    run = last_run(workspace, site)
     if run.stages.encoded.digest != those.encoded.digest:
         return False
-    data = assemble(place, run)
+    data = assemble(workspace, run)
     same = data.y is not None and np.array_equal(data.y, known.y, equal_nan=True)
-    return same and not is_withheld(place, run, data)
+    return same and not is_withheld(workspace, run, data)
 
 
 def _choose_change(
-    place: Place, site: str, made: tuple[Champion, MadeFor, Served], known: KnownLabels, name: str | None
+    workspace: Workspace,
+    site: str,
+    made: tuple[Champion, ChampionPatients, Served],
+    known: KnownLabels,
+    name: str | None,
 ) -> _Change:
     """Compares the rungs on the known outcomes, and fits the one asked for or recommended to all of them."""
     champion, those, served = made
-    summary, policy = served.summarise(those.target), place.resolve(site).policy
+    summary, policy = served.summarise(those.target), workspace.resolve(site).policy
     if summary.task != "binary":
         if name not in (None, AS_IT_IS):
             raise UsageError(
@@ -236,10 +242,10 @@ def _choose_change(
         return _describe_change(
             ladder, ladder.recommended, line, disclose_line(line.after(served.recalibration), policy)
         )
-    outcomes, weights = weighed_outcomes(read_list(place, site), champion.described.digests.target, known)
+    outcomes, weights = weighed_outcomes(read_list(workspace, site), champion.described.digests.target, known)
     # A verdict of stop makes no candidate, so no champion comes from a site that was stopped.
-    prior = prior_of_lines(place, site, stopped=False)
-    scale, methods = FeatureScale.from_source(those.source), _refit_methods(place, site, champion, those)
+    prior = recalibration_prior(workspace, site, stopped=False)
+    scale, methods = FeatureScale.from_source(those.source), _refit_methods(workspace, site, champion, those)
     X = scale.apply(those.target.X)
     models = site_models(methods, those.source, those.target, outcomes, weight=known.weight) if methods else None
     ladder = climb(outcomes, summary.mean, weights, X=X, prior=prior, models=models, draws=0)
@@ -283,14 +289,14 @@ def _require_fitted(site: str, ladder: Ladder, name: str, champion: Champion) ->
         raise UsageError(f"the known outcomes of site '{site}' are too few for {name}: {rung.why_not}")
 
 
-def _refit_methods(place: Place, site: str, champion: Champion, those: MadeFor) -> list[Method]:
+def _refit_methods(workspace: Workspace, site: str, champion: Champion, those: ChampionPatients) -> list[Method]:
     """What new models are fitted with: as the champion's run chose; nothing where that is not the last run."""
-    run = last_run(place, site)
+    run = last_run(workspace, site)
     return methods_to_refit(run, len(those.source)) if run.stages.encoded.digest == those.encoded.digest else []
 
 
 def _fit_model(
-    name: str, methods: Sequence[Method], those: MadeFor, y: NDArray[Any], weight: NDArray[Any] | None
+    name: str, methods: Sequence[Method], those: ChampionPatients, y: NDArray[Any], weight: NDArray[Any] | None
 ) -> tuple[str, Fitted]:
     """Fits a new model to all known outcomes, as the ladder's folds did."""
     taught = teach_cohort(name, those.source, those.target, y, np.flatnonzero(np.isfinite(y)), weight)
@@ -308,9 +314,11 @@ def _move_kind(known: KnownLabels, predicted: NDArray[Any], task: Task) -> tuple
     return Ladder(suggested.n, 0, tuple(rungs), taken.name), CalibrationLine(taken.intercept, taken.slope)
 
 
-def _register(place: Place, site: str, moved: tuple[Champion, ModelVersion], change: _Change, labels: str) -> str:
+def _register(
+    workspace: Workspace, site: str, moved: tuple[Champion, ModelVersion], change: _Change, labels: str
+) -> str:
     """Registers the changed model, or finds the version where that was done; makes it the candidate."""
-    client, resolved, (champion, registered) = connect(place), place.resolve(site), moved
+    client, resolved, (champion, registered) = connect(workspace), workspace.resolve(site), moved
     lineage = {
         RECALIBRATED_FROM: champion.version,
         METHOD: change.name,
@@ -323,15 +331,15 @@ def _register(place: Place, site: str, moved: tuple[Champion, ModelVersion], cha
     if same:
         version = str(max(same))
     else:
-        with tempfile.TemporaryDirectory(dir=place.site(site), prefix=".record-") as folder:
-            record = _record(place, champion, registered.tags, change, lineage, Path(folder, "new"))
-            version = record_recalibration(place, record)
+        with tempfile.TemporaryDirectory(dir=workspace.site(site), prefix=".record-") as folder:
+            record = _record(workspace, champion, registered.tags, change, lineage, Path(folder, "new"))
+            version = record_recalibration(workspace, record)
     point_candidate(client, site, version)
     return version
 
 
 def _record(
-    place: Place,
+    workspace: Workspace,
     champion: Champion,
     own: Mapping[str, str],
     change: _Change,
@@ -347,7 +355,7 @@ def _record(
         shutil.rmtree(folder / MODEL)
         fitted.save(folder / MODEL)
     write_record(folder / SERVED, described)
-    resolved = place.resolve(described.site)
+    resolved = workspace.resolve(described.site)
     inherited = ("site", "source", "contract", "contract_version", "contract_digest", "data_digest", "simulated")
     tags = {key: own[key] for key in (*inherited, "verdict", MODELS_DIGEST) if key in own}
     return SiteRecord(

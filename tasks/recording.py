@@ -18,7 +18,7 @@ from tasks.models import find_model, log_model, point_candidate, register, same_
 from tasks.site_record import MethodRecord, SiteRecord
 from tasks.tracking import PARENT, connect, experiment_id
 from tdrop import figures
-from tdrop.home import Place, digest_of
+from tdrop.home import Workspace, digest_of
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -68,32 +68,32 @@ COLOUR = "mlflow.runColor"
 ALL_SITES = "compare-sites"
 
 
-def record_site(place: Place, record: SiteRecord) -> str:
+def record_site(workspace: Workspace, record: SiteRecord) -> str:
     """Writes a site's record to MLflow and returns the parent run's id; a finished record is not written again.
 
     Either way the site's candidate is then the model of this record, or nothing when the verdict is stop.
     """
-    client, experiment = connect(place), experiment_id(place, record.tags["contract"])
+    client, experiment = connect(workspace), experiment_id(workspace, record.tags["contract"])
     key = digest_of([record.site, record.tags, record.params, record.metrics, [m.metrics for m in record.methods]])
     earlier = _find_record(client, experiment, key, record)
-    parent, version = earlier or _write_record(place, experiment, key, record)
+    parent, version = earlier or _write_record(workspace, experiment, key, record)
     point_candidate(client, record.site, version)
     labelled = any("error_auroc_sd" in method.metrics for method in record.methods)
     save_views(client, experiment, record.site, parent, labelled=labelled)
     return parent
 
 
-def record_recalibration(place: Place, record: SiteRecord) -> str:
+def record_recalibration(workspace: Workspace, record: SiteRecord) -> str:
     """Writes one run with a recalibrated model and returns the model's version."""
     import mlflow
 
-    client, experiment = connect(place), experiment_id(place, record.tags["contract"])
+    client, experiment = connect(workspace), experiment_id(workspace, record.tags["contract"])
     tags = {**record.tags, "kind": "recalibration"}
     with recorded_run(client, experiment, f"recalibrate {record.site}", tags) as run_id:
         mlflow.log_params(record.params)
         mlflow.log_metrics(record.metrics)
         log_datasets(client, run_id, record.datasets)
-        return register(place, run_id, record, log_model(Path(str(record.candidate)), record, record.chosen))
+        return register(workspace, run_id, record, log_model(Path(str(record.candidate)), record, record.chosen))
 
 
 def _find_record(client: MlflowClient, experiment: str, key: str, record: SiteRecord) -> tuple[str, str | None] | None:
@@ -105,11 +105,11 @@ def _find_record(client: MlflowClient, experiment: str, key: str, record: SiteRe
     return None
 
 
-def _write_record(place: Place, experiment: str, key: str, record: SiteRecord) -> tuple[str, str | None]:
+def _write_record(workspace: Workspace, experiment: str, key: str, record: SiteRecord) -> tuple[str, str | None]:
     """Writes a record; returns its run, and the version of its model where one was registered."""
     import mlflow
 
-    client, version = connect(place), None
+    client, version = connect(workspace), None
     tags = {**record.tags, RECORD_KEY: key, "kind": "site", "chosen": record.chosen, DESCRIPTION: record.about()}
     seconds = sum(method.seconds or 0.0 for method in record.methods)
     with recorded_run(client, experiment, record.site, tags, seconds) as parent:
@@ -118,15 +118,17 @@ def _write_record(place: Place, experiment: str, key: str, record: SiteRecord) -
         log_datasets(client, parent, record.datasets)
         mlflow.log_artifacts(record.exported, "report")
         for method in record.methods:
-            version = _write_method(place, experiment, parent, record, method) or version
+            version = _write_method(workspace, experiment, parent, record, method) or version
     return parent, version
 
 
-def _write_method(place: Place, experiment: str, parent: str, record: SiteRecord, method: MethodRecord) -> str | None:
+def _write_method(
+    workspace: Workspace, experiment: str, parent: str, record: SiteRecord, method: MethodRecord
+) -> str | None:
     """Writes a method's run; returns the version of its model where it is the candidate."""
     import mlflow
 
-    client = connect(place)
+    client = connect(workspace)
     chosen = method.method == record.chosen
     tags = {**record.tags, "kind": "method", "method": method.method, "chosen": str(chosen).lower(), PARENT: parent}
     tags |= {DESCRIPTION: record.about_method(method.method), COLOUR: figures.look(method.method).colour}
@@ -143,7 +145,7 @@ def _write_method(place: Place, experiment: str, parent: str, record: SiteRecord
             mlflow.log_text(text, name)
         if model is None or not chosen:
             return None
-        return same_model(client, record) or register(place, run_id, record, model)
+        return same_model(client, record) or register(workspace, run_id, record, model)
 
 
 def _log_or_find_model(

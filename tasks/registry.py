@@ -23,7 +23,7 @@ from tasks.tracking import (
     version_at,
 )
 from tdrop.base import Cohort, Damaged, Mask, Unavailable, UsageError, read_record
-from tdrop.home import SOURCE, TARGET, Place, Ref, load_pair, now
+from tdrop.home import SOURCE, TARGET, Ref, Workspace, load_pair, now
 from tdrop.served import (
     BEFORE,
     BY,
@@ -46,17 +46,17 @@ if TYPE_CHECKING:
 MODELS = "name LIKE 'tdrop-%'"
 
 
-def promote_candidate(place: Place, site: str, *, by: str, note: str) -> Promotion:
+def promote_candidate(workspace: Workspace, site: str, *, by: str, note: str) -> Promotion:
     """Makes the candidate the champion, in the name of a person."""
     from tasks.run import last_run
 
-    place.network().target(site)
-    candidate = version_at(place, site, CANDIDATE)
+    workspace.network().target(site)
+    candidate = version_at(workspace, site, CANDIDATE)
     if candidate is None:
-        if (place.latest(site) / "report.html").is_file():
+        if (workspace.latest(site) / "report.html").is_file():
             raise UsageError(
                 f"site '{site}' has no candidate to promote: its verdict is stop, or its source has too few outcomes; "
-                f"the report says why: {place.latest(site) / 'report.html'}; known outcomes can earn one: "
+                f"the report says why: {workspace.latest(site) / 'report.html'}; known outcomes can earn one: "
                 f"`tdrop label-list {site}`, then `tdrop audit {site} LABELS`"
             )
         raise UsageError(f"site '{site}' has no candidate to promote; run `tdrop transfer {site}` first")
@@ -64,71 +64,71 @@ def promote_candidate(place: Place, site: str, *, by: str, note: str) -> Promoti
         raise UsageError("a promotion needs the name of a person (--by) and a note (--note)")
     if not f"{by}{note}".replace("\n", " ").isprintable():
         raise UsageError("the name and the note of a promotion must be plain text; leave out control characters")
-    champion = version_at(place, site, CHAMPION)
+    champion = version_at(workspace, site, CHAMPION)
     recalibrated = champion is not None and candidate.tags.get(RECALIBRATED_FROM) == str(champion.version)
     # A report whose record failed stands beside an older candidate, which nobody has read about.
-    if not recalibrated and candidate.tags.get(MODELS_DIGEST) != last_run(place, site).stages.models.digest:
+    if not recalibrated and candidate.tags.get(MODELS_DIGEST) != last_run(workspace, site).stages.models.digest:
         raise UsageError(
             f"the candidate of site '{site}' is not the model of its last report; run `tdrop transfer {site}` again, "
             "so that MLflow has that one"
         )
-    tags = {SEAL: copy_of(place, candidate).renew(candidate.tags.get(REGISTERED)), BY: by, NOTE: note, WHEN: now()}
+    tags = {SEAL: copy_of(workspace, candidate).renew(candidate.tags.get(REGISTERED)), BY: by, NOTE: note, WHEN: now()}
     if champion is not None and champion.version != candidate.version:
         tags[BEFORE] = str(champion.version)
     for key, value in tags.items():
-        connect(place).set_model_version_tag(candidate.name, candidate.version, key, value)
-    return _use(place, site, candidate.version)
+        connect(workspace).set_model_version_tag(candidate.name, candidate.version, key, value)
+    return _use(workspace, site, candidate.version)
 
 
-def restore_champion(place: Place, site: str) -> Promotion:
+def restore_champion(workspace: Workspace, site: str) -> Promotion:
     """Makes the champion before this one the champion again."""
-    place.network().target(site)
-    champion = version_at(place, site, CHAMPION)
+    workspace.network().target(site)
+    champion = version_at(workspace, site, CHAMPION)
     before = None if champion is None else champion.tags.get(BEFORE)
     if before is None:
         raise UsageError(f"site '{site}' has no earlier champion to go back to")
-    require_sealed(place, connect(place).get_model_version(model_name(site), before))
-    return _use(place, site, before)
+    require_sealed(workspace, connect(workspace).get_model_version(model_name(site), before))
+    return _use(workspace, site, before)
 
 
-def _use(place: Place, site: str, version: Any) -> Promotion:
-    connect(place).set_registered_model_alias(model_name(site), CHAMPION, version)
-    promotion = champion_record(place, site)
+def _use(workspace: Workspace, site: str, version: Any) -> Promotion:
+    connect(workspace).set_registered_model_alias(model_name(site), CHAMPION, version)
+    promotion = champion_record(workspace, site)
     assert promotion is not None
     return promotion
 
 
-def require_sealed(place: Place, registered: ModelVersion) -> None:
+def require_sealed(workspace: Workspace, registered: ModelVersion) -> None:
     """Refuses a version that nobody promoted, or of which one byte is not as it was promoted, here or in MLflow."""
-    copy = copy_of(place, registered)
+    copy = copy_of(workspace, registered)
     copy.require(promoted_seal(copy.which, registered.tags))
 
 
-def require_promoted(place: Place, site: str) -> ModelVersion:
+def require_promoted(workspace: Workspace, site: str) -> ModelVersion:
     """The site's champion, every byte of it as a person promoted it; a sentence refuses any other."""
-    place.network().target(site)
-    version = version_at(place, site, CHAMPION)
+    workspace.network().target(site)
+    version = version_at(workspace, site, CHAMPION)
     if version is None:
         how = f"a person promotes one with `tdrop promote {site} --by NAME --note TEXT`"
         raise UsageError(f"site '{site}' has no champion; {how}")
-    require_sealed(place, version)
+    require_sealed(workspace, version)
     return version
 
 
-def refuse_altered_champion(place: Place, site: str) -> None:
+def refuse_altered_champion(workspace: Workspace, site: str) -> None:
     """Lets nothing more be said about a site whose champion is not as promoted; one without a champion goes on."""
     try:
-        if version_at(place, site, CHAMPION) is not None:
-            require_promoted(place, site)
+        if version_at(workspace, site, CHAMPION) is not None:
+            require_promoted(workspace, site)
     except Unavailable as error:
         # A record out of reach costs the record, never the report.
         if isinstance(error, Damaged):
             raise
 
 
-def champion_record(place: Place, site: str) -> Promotion | None:
+def champion_record(workspace: Workspace, site: str) -> Promotion | None:
     """The site's promotion in force, or None."""
-    version = version_at(place, site, CHAMPION)
+    version = version_at(workspace, site, CHAMPION)
     if version is None:
         return None
     method, by, note, when = (version.tags.get(key, "") for key in ("method", BY, NOTE, WHEN))
@@ -139,9 +139,9 @@ def champion_record(place: Place, site: str) -> Promotion | None:
 CARD_PAGE, PLAN_PAGE = "model_card.html", "change_plan.html"
 
 
-def champion_folder(place: Place, site: str, version: str) -> Path:
+def champion_folder(workspace: Workspace, site: str, version: str) -> Path:
     """Where the model card and the change plan of one version are."""
-    return place.site(site) / "champions" / f"version-{version}"
+    return workspace.site(site) / "champions" / f"version-{version}"
 
 
 @dataclass(frozen=True)
@@ -161,15 +161,15 @@ class Champion:
     promoted: str = ""
 
 
-def find_champion(place: Place, site: str) -> Champion:
+def find_champion(workspace: Workspace, site: str) -> Champion:
     """The site's promoted model; a UsageError says how to get one."""
-    version = require_promoted(place, site)
-    folder = copy_of(place, version).model
+    version = require_promoted(workspace, site)
+    folder = copy_of(workspace, version).model
     return Champion(folder, str(version.version), read_record(Description, folder / SERVED), version.tags.get(WHEN, ""))
 
 
 @dataclass(frozen=True)
-class MadeFor:
+class ChampionPatients:
     """The patients that a champion was made for and those it learned from, kept on this machine.
 
     Attributes:
@@ -182,31 +182,31 @@ class MadeFor:
     source: Cohort
     target: Cohort
 
-    def kind(self, place: Place) -> Kind:
+    def kind(self, workspace: Workspace) -> Kind:
         """What tells the two apart best."""
-        fitted = load_propensity(fitted_propensity(place, self.encoded))
+        fitted = load_propensity(fitted_propensity(workspace, self.encoded))
         return "logistic" if fitted is None else fitted.kind
 
-    def unlike(self, place: Place, batch: Cohort) -> Mask | None:
+    def unlike(self, workspace: Workspace, batch: Cohort) -> Mask | None:
         """Who of a batch is unlike anyone the model learned from (rows,), or None where nobody can say."""
-        fitted = load_propensity(fitted_propensity(place, self.encoded))
+        fitted = load_propensity(fitted_propensity(workspace, self.encoded))
         return None if fitted is None else unlike_newcomers(batch, self.source, self.target, fitted)
 
 
-def made_for(place: Place, champion: Champion) -> MadeFor | None:
+def made_for(workspace: Workspace, champion: Champion) -> ChampionPatients | None:
     """Whom a champion was made for; None where they are not on this machine."""
     described = champion.described
-    encoded = Ref("encoded", described.encoded, described.digests.encoded, str(place.store))
+    encoded = Ref("encoded", described.encoded, described.digests.encoded, str(workspace.store))
     if not all((encoded.path / name).is_file() for name in (SOURCE, TARGET)):
         return None
-    return MadeFor(encoded, *load_pair(encoded.path))
+    return ChampionPatients(encoded, *load_pair(encoded.path))
 
 
-def kept_versions(place: Place) -> list[ModelVersion]:
+def versions_in_use(workspace: Workspace) -> list[ModelVersion]:
     """The versions that may still be used: every site's candidate, its champion, and the champions before that one."""
     import mlflow
 
-    connect(place)
+    connect(workspace)
     kept: list[ModelVersion] = []
     for model in mlflow.search_registered_models(filter_string=MODELS):
         wanted = {str(version) for alias, version in model.aliases.items() if alias in (CANDIDATE, CHAMPION)}
@@ -220,18 +220,20 @@ def kept_versions(place: Place) -> list[ModelVersion]:
     return kept
 
 
-def kept_stages(place: Place, *, besides: str | None = None) -> set[Path]:
+def stages_of_versions(workspace: Workspace, *, besides: str | None = None) -> set[Path]:
     """The encoded patients that those versions were made for: new patients are compared with them.
 
     Args:
-        place: Where to read.
+        workspace: Where to read.
         besides: A site whose own versions do not count.
     """
-    others = [version for version in kept_versions(place) if besides is None or version.name != model_name(besides)]
-    return {place.store / version.tags[ENCODED] for version in others if ENCODED in version.tags}
+    others = [
+        version for version in versions_in_use(workspace) if besides is None or version.name != model_name(besides)
+    ]
+    return {workspace.store / version.tags[ENCODED] for version in others if ENCODED in version.tags}
 
 
-def forget_old(place: Place, days: int) -> int:
+def delete_old_runs(workspace: Workspace, days: int) -> int:
     """Deletes runs that ended so many days ago; returns how many.
 
     Kept whatever their age: the newest finished record of every site, the newest rehearsal, and every run whose model
@@ -239,11 +241,11 @@ def forget_old(place: Place, days: int) -> int:
     """
     from tasks.prune import DAY_SECONDS
 
-    network = place.network()
+    network = workspace.network()
     names = {experiment_name(table) for table in network.contracts}
     # Another network may have a table of the same name, but not the same sites.
-    runs = [run for run in _runs(place, names) if _sites_of(run) & set(network.sites)]
-    protected = {version.run_id for version in kept_versions(place)} | _newest(runs)
+    runs = [run for run in _runs(workspace, names) if _sites_of(run) & set(network.sites)]
+    protected = {version.run_id for version in versions_in_use(workspace)} | _newest(runs)
     limit = (time.time() - days * DAY_SECONDS) * 1000
     # One that is under way has no end yet; a day later its process was killed.
     killed = (time.time() - DAY_SECONDS) * 1000
@@ -257,15 +259,15 @@ def forget_old(place: Place, days: int) -> int:
         and (run.info.end_time or run.info.start_time) <= limit
         and (run.info.end_time or run.info.start_time <= killed)
     ]
-    _delete(place, old)
+    _delete(workspace, old)
     return len(old)
 
 
-def forget_site(place: Place, site: str) -> int:
+def delete_site_runs(workspace: Workspace, site: str) -> int:
     """Deletes a site's registered model, all its runs and the rehearsals that it played in; returns how many runs."""
     from tasks.recording import SAVED_VIEW, view_key
 
-    client = connect(place)
+    client = connect(workspace)
     for model in client.search_registered_models(f"name = '{model_name(site)}'"):
         client.delete_registered_model(model.name)
     view = SAVED_VIEW + view_key(site)
@@ -273,19 +275,19 @@ def forget_site(place: Place, site: str) -> int:
         if view in experiment.tags:
             client.delete_experiment_tag(experiment.experiment_id, view)
     # Every model of a rehearsal was made from the rows of all who played in it.
-    runs = [run for run in _runs(place, every=True) if site in _sites_of(run)]
-    _delete(place, runs)
+    runs = [run for run in _runs(workspace, every=True) if site in _sites_of(run)]
+    _delete(workspace, runs)
     return len(runs)
 
 
-def _runs(place: Place, names: Set[str] | None = None, *, every: bool = False) -> list[Any]:
+def _runs(workspace: Workspace, names: Set[str] | None = None, *, every: bool = False) -> list[Any]:
     """Runs of all experiments, or of those with these names; `every` one, also those marked as deleted."""
     import mlflow
     from mlflow.entities import ViewType
 
     experiments = [
         experiment.experiment_id
-        for experiment in connect(place).search_experiments(filter_string=EXPERIMENTS)
+        for experiment in connect(workspace).search_experiments(filter_string=EXPERIMENTS)
         if names is None or experiment.name in names
     ]
     which = ViewType.ALL if every else ViewType.ACTIVE_ONLY
@@ -308,14 +310,14 @@ def _newest(runs: Sequence[Any]) -> set[str]:
     return {run.info.run_id for run in newest.values()}
 
 
-def _delete(place: Place, runs: Sequence[Any]) -> None:
+def _delete(workspace: Workspace, runs: Sequence[Any]) -> None:
     """Deletes runs, the versions registered from them, and their files."""
     import mlflow
 
-    client = connect(place)
+    client = connect(workspace)
     gone = {run.info.run_id for run in runs}
     for model in mlflow.search_registered_models(filter_string=MODELS):
         for version in mlflow.search_model_versions(filter_string=f"name = '{model.name}'"):
             if version.run_id in gone:
                 client.delete_model_version(model.name, version.version)
-    delete_for_good(place, runs)
+    delete_for_good(workspace, runs)

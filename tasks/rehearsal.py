@@ -21,7 +21,7 @@ from tasks.tracking import PARENT, PLAYED, connect, experiment_id
 from tdrop.disclosure import DECIMALS
 from tdrop.evaluate import Evaluation
 from tdrop.forecast import Rehearsal, RehearsedSite
-from tdrop.home import Place, digest_of
+from tdrop.home import Workspace, digest_of
 from tdrop.metrics import OUTCOME_KINDS
 
 #: Kinds of the runs: of the rehearsal, and of a site in it.
@@ -45,12 +45,12 @@ class PlayedRecord:
     metrics: Mapping[str, float]
 
 
-def played_records(played: Place, rehearsal: Rehearsal) -> list[PlayedRecord]:
+def played_records(played: Workspace, rehearsal: Rehearsal) -> list[PlayedRecord]:
     """What may be told of every site, read where the rehearsal was played."""
     return [_played_record(played, site) for site in rehearsal.sites]
 
 
-def _played_record(played: Place, site: RehearsedSite) -> PlayedRecord:
+def _played_record(played: Workspace, site: RehearsedSite) -> PlayedRecord:
     client, table = connect(played), played.network().site(site.site).table
     run = last_run(played, site.site)
     models = run.stages.models.digest
@@ -85,18 +85,20 @@ def _lost_and_left(site: RehearsedSite, evaluation: Evaluation, known: Mapping[s
     return {name: round(value, DECIMALS) for name, value in numbers.items() if value is not None}
 
 
-def record_rehearsal(place: Place, rehearsal: Rehearsal, sites: Sequence[PlayedRecord], names: Sequence[str]) -> None:
+def record_rehearsal(
+    workspace: Workspace, rehearsal: Rehearsal, sites: Sequence[PlayedRecord], names: Sequence[str]
+) -> None:
     """Writes a rehearsal to MLflow; one that found the same as an earlier one is not written again.
 
     Args:
-        place: Whose MLflow it is written to.
+        workspace: Whose MLflow it is written to.
         rehearsal: What came of it.
         sites: What may be told of the sites with a result.
         names: Of all sites that played, with a result or without.
     """
     import mlflow
 
-    client, experiment = connect(place), experiment_id(place, rehearsal.table)
+    client, experiment = connect(workspace), experiment_id(workspace, rehearsal.table)
     common = {"table": rehearsal.table, "simulated": str(rehearsal.simulated).lower(), PLAYED: " ".join(names)}
     key = digest_of([common, [[site.tags, site.metrics] for site in sites]])
     if client.search_runs([experiment], f"tags.`{RECORD_KEY}` = '{key}' AND attributes.status = 'FINISHED'"):

@@ -13,10 +13,10 @@ from tasks.publish import Written, write_report
 from tasks.recording import record_site
 from tasks.run import Run
 from tasks.site_record import SiteRecord
-from tdrop.home import Place
+from tdrop.home import Workspace
 
 
-def leave_page(site: str, name: str, page: str) -> None:
+def create_page(site: str, name: str, page: str) -> None:
     """Leaves a page of Markdown in the current run; everything on it has passed disclosure."""
     key = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in f"{site}-{name}".lower())
     create_markdown_artifact(page, key=key.strip("-"), description=f"{name}, site {site}")
@@ -24,15 +24,15 @@ def leave_page(site: str, name: str, page: str) -> None:
 
 @task(task_run_name="report {run.site}", cache_policy=NO_CACHE)
 @sanitize_errors
-def publish_report(place: Place, run: Run, folder: str) -> Written:
+def publish_report(workspace: Workspace, run: Run, folder: str) -> Written:
     """Writes the site's `latest/` and the files of its record; leaves the summary in Prefect."""
-    written = write_report(place, run, Path(folder))
-    leave_page(run.site, "summary", written.page)
+    written = write_report(workspace, run, Path(folder))
+    create_page(run.site, "summary", written.page)
     return written
 
 
 @task(task_run_name="record {record.site}", **RETRY_RECORDING)
 @sanitize_errors
-def record_in_mlflow(place: Place, record: SiteRecord) -> str:
+def record_in_mlflow(workspace: Workspace, record: SiteRecord) -> str:
     """Writes the site's record to MLflow and returns the parent run's id."""
-    return record_site(place, record)
+    return record_site(workspace, record)

@@ -12,7 +12,7 @@ from tdrop.base import DataError, Summary, UsageError, read_record
 from tdrop.choose import Choice, Trial
 from tdrop.contracts import Contract
 from tdrop.evaluate import Evaluation
-from tdrop.home import PREDICTIONS, RISKS, Place, Ref, load_summary
+from tdrop.home import PREDICTIONS, RISKS, Ref, Workspace, load_summary
 from tdrop.methods import method_names
 from tdrop.shift import Shift
 
@@ -171,22 +171,22 @@ def picked_tolerance(trained: Trained, chosen: str, contract: Contract) -> float
     return known or 0.0
 
 
-def read_run(place: Place, file: Path) -> Run:
+def read_run(workspace: Workspace, file: Path) -> Run:
     """The run that a report's folder tells of."""
-    run = read_record(Run, file).below(place.store)
+    run = read_record(Run, file).below(workspace.store)
     return replace(run, trained=run.trained.in_order())
 
 
-def last_run(place: Place, site: str) -> Run:
+def last_run(workspace: Workspace, site: str) -> Run:
     """The run behind a site's last report; a UsageError says what to do when there is none."""
-    place.network().target(site)
+    workspace.network().target(site)
     try:
-        run = read_run(place, place.latest(site) / RUN)
+        run = read_run(workspace, workspace.latest(site) / RUN)
     except FileNotFoundError:
         raise UsageError(f"site '{site}' has no report yet; run `tdrop transfer {site}` first") from None
     if not all(ref.path.is_dir() for ref in run.refs()):
         raise UsageError(f"the models behind site '{site}' were pruned; run `tdrop transfer {site} --again`")
-    damaged = sorted({ref.stage for ref in run.refs() if not ref.intact})
+    damaged = sorted({ref.stage for ref in run.refs() if not ref.is_intact})
     if damaged:
         raise DataError(
             f"what the report of site '{site}' rests on was altered on disk ({', '.join(damaged)}); "

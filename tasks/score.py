@@ -27,7 +27,7 @@ from tdrop.contracts import Validation
 from tdrop.data import Prepared, fingerprint, prepare, write_patients
 from tdrop.disclosure import conceal_validation
 from tdrop.evaluate import patients_table
-from tdrop.home import Place, read_status, replacing, write_private
+from tdrop.home import Workspace, read_status, replace_folder, write_private
 from tdrop.served import Served
 from tdrop.watch import stand_of
 
@@ -39,7 +39,7 @@ NOT_COMPARED = (
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoreResult:
     """What came of a batch.
 
     Attributes:
@@ -61,56 +61,56 @@ class Scored:
     sentences: tuple[str, ...]
 
 
-def what_changed(place: Place, site: str, champion: Champion) -> list[str]:
+def what_changed(workspace: Workspace, site: str, champion: Champion) -> list[str]:
     """What is newer than the champion: its contract, or the source's extract."""
-    network = place.network()
+    network = workspace.network()
     advice = f"run `tdrop transfer {site}` and promote again"
     sentences = []
     if network.digest_of(network.site(site)) != champion.described.contract_digest:
         sentences.append(f"the contract or site file changed since version {champion.version} was trained; {advice}")
-    older = _older_source(place, site, champion)
+    older = _older_source(workspace, site, champion)
     if older is not None:
         sentences.append(f"version {champion.version} was trained on {older}; {advice}")
     return sentences
 
 
-def last_verdict(place: Place, site: str) -> list[str]:
+def last_verdict(workspace: Workspace, site: str) -> list[str]:
     """Whether the site's last report, which may be newer than the promotion, says not to use a model here."""
     try:
         # Not as a record: reports load what draws them, and scoring does not.
-        verdict = json.loads((place.latest(site) / "summary.json").read_text(encoding="utf-8"))["verdict"]
+        verdict = json.loads((workspace.latest(site) / "summary.json").read_text(encoding="utf-8"))["verdict"]
     except (OSError, ValueError, KeyError):
         return []
     return ["the site's last report says: stop; read it before anybody uses these risks"] if verdict == "stop" else []
 
 
-def _older_source(place: Place, site: str, champion: Champion) -> str | None:
+def _older_source(workspace: Workspace, site: str, champion: Champion) -> str | None:
     """What the champion learned from, where the source's extract is another one now.
 
     The champion knows its source rows by their digest; the stages that hold them tell which extract they were
     read from. Once those are pruned, only the last transfer's rows are left to compare with.
     """
     rows = champion.described.digests.source
-    read_from = {stage.inputs["data"] for stage in stages(place) if rows == stage.digest and "data" in stage.inputs}
-    extracts = _source_extracts(place, site)
+    read_from = {stage.inputs["data"] for stage in stages(workspace) if rows == stage.digest and "data" in stage.inputs}
+    extracts = _source_extracts(workspace, site)
     if read_from and extracts is not None:
         return None if read_from.issuperset(extracts) else "an older source extract than there is now"
     try:
-        same = last_run(place, site).stages.source.digest == rows
+        same = last_run(workspace, site).stages.source.digest == rows
     except UsageError:
         return None
     return None if same else "an older source extract, or by older rules for it, than the last transfer"
 
 
-def _source_extracts(place: Place, site: str) -> tuple[str, ...] | None:
+def _source_extracts(workspace: Workspace, site: str) -> tuple[str, ...] | None:
     """Fingerprints of the sources' extracts, or of those that the last run read; None when neither is known."""
-    network = place.network()
+    network = workspace.network()
     sources = network.sources_of(network.site(site))
     try:
-        return tuple(fingerprint(source, home=place.root, base=network.base) for source in sources)
+        return tuple(fingerprint(source, home=workspace.root, base=network.base) for source in sources)
     except TdropError:
         # Scoring needs no source: one that is out of reach stops nobody.
-        status = read_status(place, site)
+        status = read_status(workspace, site)
         return None if status is None or status.inputs is None else status.inputs.source_data
 
 
@@ -123,53 +123,53 @@ def unseen_sentences(unseen: dict[str, int], scored: int) -> list[str]:
     ]
 
 
-def score_batch(place: Place, site: str, file: str, folder: Path | None = None) -> Scored:
+def score_batch(workspace: Workspace, site: str, file: str, folder: Path | None = None) -> ScoreResult:
     """Scores a batch that came as a file, into `sites/<site>/scores/` or another folder."""
-    network = place.network()
+    network = workspace.network()
     # Without a champion there is nothing to read the file for.
-    champion = find_champion(place, site)
-    prepared = prepare(network.site(site), network, home=place.root, file=Path(file))
-    return score_prepared(place, site, champion, prepared, folder)
+    champion = find_champion(workspace, site)
+    prepared = prepare(network.site(site), network, home=workspace.root, file=Path(file))
+    return score_prepared(workspace, site, champion, prepared, folder)
 
 
 def score_prepared(
-    place: Place, site: str, champion: Champion, prepared: Prepared, folder: Path | None = None
-) -> Scored:
+    workspace: Workspace, site: str, champion: Champion, prepared: Prepared, folder: Path | None = None
+) -> ScoreResult:
     """Scores checked patients; writes patients.csv, quarantine.csv and validation.json, and counts them in the watch.
 
     Args:
-        place: Where the site is.
+        workspace: Where the site is.
         site: Its name.
         champion: What predicts.
         prepared: The patients.
         folder: Where the lists go; default: `sites/<site>/scores/`.
     """
     if prepared.validation.stopped:
-        raise SiteStopped(_refusal(place, site, prepared.validation))
+        raise SiteStopped(_refusal(workspace, site, prepared.validation))
     served = Served.load(champion.folder)
     cohort, encoder = served.encoder.encode(prepared.frame, site), served.encoder
-    those = made_for(place, champion)
-    unlike = None if those is None else those.unlike(place, cohort)
+    those = made_for(workspace, champion)
+    unlike = None if those is None else those.unlike(workspace, cohort)
     summary = served.summarise(cohort)
     table = patients_table(cohort.ids, summary, served.decision, unlike, classes=served.fitted.classes)
     table = table.assign(filled_in=encoder.filled_in(prepared.frame))
     unseen = {column: count for column, count in encoder.unseen(prepared.frame).items() if count}
     sentences = [
-        *last_verdict(place, site),
-        *what_changed(place, site, champion),
+        *last_verdict(workspace, site),
+        *what_changed(workspace, site, champion),
         *unseen_sentences(unseen, len(cohort)),
         *([NOT_COMPARED] if those is None else []),
     ]
-    folder = folder or place.site(site) / "scores"
-    with replacing(folder) as incoming:
+    folder = folder or workspace.site(site) / "scores"
+    with replace_folder(folder) as incoming:
         write_patients(incoming / "patients.csv", table)
         write_patients(incoming / "quarantine.csv", prepared.quarantine)
         write_record(incoming / "validation.json", prepared.validation)
         write_json(incoming / "score.json", {"champion": champion.version, "sentences": sentences})
     filled_in = int((table["filled_in"] != "").sum())
     lacking = (table["filled_in"] != "").to_numpy()
-    sentences += _watched(place, champion, served, cohort, prepared, summary, lacking)
-    return Scored(
+    sentences += _watched(workspace, champion, served, cohort, prepared, summary, lacking)
+    return ScoreResult(
         folder=str(folder),
         scored=len(cohort),
         referred=int(table["refer"].sum()),
@@ -181,7 +181,7 @@ def score_prepared(
 
 
 def _watched(
-    place: Place,
+    workspace: Workspace,
     champion: Champion,
     served: Served,
     cohort: Cohort,
@@ -193,7 +193,7 @@ def _watched(
     from tdrop.report import watch_in_short
 
     try:
-        state = watch_batch(place, champion, served, cohort, prepared, summary, lacking)
+        state = watch_batch(workspace, champion, served, cohort, prepared, summary, lacking)
     except Unwritable:
         raise
     except TdropError as error:
@@ -205,9 +205,9 @@ def _watched(
     return sentences if stand_of(state) == "quiet" else [*sentences, watch_in_short(state)]
 
 
-def _refusal(place: Place, site: str, validation: Validation) -> str:
+def _refusal(workspace: Workspace, site: str, validation: Validation) -> str:
     """Leaves the whole message for the site in a file; Prefect keeps the sentence, without a number of patients."""
-    file = place.site(site) / "refused" / "batch.txt"
+    file = workspace.site(site) / "refused" / "batch.txt"
     write_private(file, validation.message())
-    shown = conceal_validation(validation, place.network().site(site).disclosure)
+    shown = conceal_validation(validation, workspace.network().site(site).disclosure)
     return f"the batch for site '{site}' is stopped: {shown.reason}; the whole message for the site is in {file}"

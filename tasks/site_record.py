@@ -22,7 +22,7 @@ from tdrop.disclosure import DECIMALS, disclose_line, disclose_trials, limit
 from tdrop.evaluate import ALL, Row
 from tdrop.figures import Compared, Drawing, draw_calibration, draw_risk_histogram
 from tdrop.forecast import Quantity
-from tdrop.home import ENCODER, Place, ResolvedSite, canonical
+from tdrop.home import ENCODER, ResolvedSite, Workspace, canonical
 from tdrop.methods import label
 from tdrop.metrics import METRICS, refer
 from tdrop.report import ReportData
@@ -117,15 +117,15 @@ class SiteRecord:
         )
 
 
-def site_record(place: Place, run: Run, whole: ReportData, folder: Path) -> SiteRecord:
+def site_record(workspace: Workspace, run: Run, whole: ReportData, folder: Path) -> SiteRecord:
     """Assembles the MLflow record of a run; its files are written below `folder`."""
-    site = place.resolve(run.site)
+    site = workspace.resolve(run.site)
     stages = run.stages
     exported = folder / "report"
-    leaving = export_site(place, run, whole, exported)
+    leaving = export_site(workspace, run, whole, exported)
     data = leaving.data
     if site.policy.upload_patients:
-        shutil.copyfile(place.latest(run.site) / "patients.csv", exported / "patients.csv")
+        shutil.copyfile(workspace.latest(run.site) / "patients.csv", exported / "patients.csv")
     earned = _earned_line(whole)
     line = None if earned is None else disclose_line(earned, site.policy)
     methods = _method_records(site, run, leaving, folder / "served", line)

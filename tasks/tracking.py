@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock
 
-from tdrop.base import Damaged, Unavailable, used_up
-from tdrop.home import PRIVATE, Place
+from tdrop.base import Damaged, Unavailable, resource_error
+from tdrop.home import PRIVATE, Workspace
 from tdrop.served import model_name
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ ADDRESSES = (
 )
 
 
-def tracking_uri(place: Place) -> str:
+def tracking_uri(workspace: Workspace) -> str:
     """The user's `MLFLOW_TRACKING_URI`, or a sqlite file in the home."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or _own_record(place.home)
+    return os.environ.get("MLFLOW_TRACKING_URI") or _own_record(workspace.home)
 
 
 def _own_record(home: str) -> str:
@@ -70,10 +70,10 @@ def _is_http(uri: str) -> bool:
     return uri.startswith(("http://", "https://"))
 
 
-def connect(place: Place) -> MlflowClient:
+def connect(workspace: Workspace) -> MlflowClient:
     """A client of the tracking store; the first one on an empty home creates the database alone."""
-    uri = tracking_uri(place)
-    client = _connect(uri, place.home)
+    uri = tracking_uri(workspace)
+    client = _connect(uri, workspace.home)
     _set_tracking_uri(uri)
     return client
 
@@ -110,7 +110,7 @@ def _connect(uri: str, home: str) -> MlflowClient:
     except Damaged:
         raise
     except Exception as error:
-        raise used_up(error) or Unavailable(
+        raise resource_error(error) or Unavailable(
             f"MLflow does not answer at {_without_password(uri)} ({type(error).__name__}); "
             "check MLFLOW_TRACKING_URI and that its server runs"
         ) from error
@@ -166,12 +166,12 @@ def _follow_moved_home(client: MlflowClient, home: Path) -> None:
                 )
 
 
-def version_at(place: Place, site: str, alias: str) -> ModelVersion | None:
+def version_at(workspace: Workspace, site: str, alias: str) -> ModelVersion | None:
     """The version of a site's registered model behind an alias, or None."""
-    if tracking_uri(place) == _own_record(place.home) and not (place.root / RECORD).is_file():
+    if tracking_uri(workspace) == _own_record(workspace.home) and not (workspace.root / RECORD).is_file():
         return None
     try:
-        return connect(place).get_model_version_by_alias(model_name(site), alias)
+        return connect(workspace).get_model_version_by_alias(model_name(site), alias)
     except Exception as error:
         if getattr(error, "error_code", "") in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}:
             return None
@@ -183,15 +183,15 @@ def experiment_name(table: str) -> str:
     return f"tdrop {table}"
 
 
-def experiment_id(place: Place, table: str) -> str:
+def experiment_id(workspace: Workspace, table: str) -> str:
     """The table's experiment, created once with a fixed place for its artifacts."""
-    client, name = connect(place), experiment_name(table)
-    with FileLock(place.root / LOCK):
+    client, name = connect(workspace), experiment_name(table)
+    with FileLock(workspace.root / LOCK):
         experiment = client.get_experiment_by_name(name)
         if experiment is not None:
             return str(experiment.experiment_id)
         try:
-            location = _artifact_location(place)
+            location = _artifact_location(workspace)
             return str(client.create_experiment(name, artifact_location=location, tags=dict(EXPERIMENT_TAGS)))
         except Exception:
             # Another home on the same record may have been first.
@@ -201,19 +201,19 @@ def experiment_id(place: Place, table: str) -> str:
             return str(experiment.experiment_id)
 
 
-def _artifact_location(place: Place) -> str | None:
+def _artifact_location(workspace: Workspace) -> str | None:
     """Where a new experiment keeps its files: `$TDROP_ARTIFACTS`, the tracking server's choice, or the home."""
     if chosen := os.environ.get("TDROP_ARTIFACTS"):
         return chosen
-    if _is_http(tracking_uri(place)):
+    if _is_http(tracking_uri(workspace)):
         return None
     # MLflow's own default would be the working directory.
-    artifacts = place.root / ARTIFACTS
+    artifacts = workspace.root / ARTIFACTS
     artifacts.mkdir(exist_ok=True, mode=PRIVATE)
     return artifacts.as_uri()
 
 
-def delete_for_good(place: Place, runs: Sequence[Any]) -> None:
+def delete_for_good(workspace: Workspace, runs: Sequence[Any]) -> None:
     """Deletes runs with their models and files, by `mlflow gc` where that can be asked for these alone.
 
     Over HTTP a run can only be marked as deleted. `mlflow gc` also removes every deleted experiment, and every
@@ -223,7 +223,7 @@ def delete_for_good(place: Place, runs: Sequence[Any]) -> None:
     from mlflow.entities import ViewType
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
-    client, uri = connect(place), tracking_uri(place)
+    client, uri = connect(workspace), tracking_uri(workspace)
     logged = [model for run in runs for model in _models_of(client, run)]
     addresses = [run.info.artifact_uri for run in runs] + [model.artifact_location for model in logged]
     models = [model.model_id for model in logged]
@@ -236,7 +236,7 @@ def delete_for_good(place: Place, runs: Sequence[Any]) -> None:
         return
     for address in addresses:
         get_artifact_repository(address).delete_artifacts()
-    shared = uri != _own_record(place.home)
+    shared = uri != _own_record(workspace.home)
     if not shared or (models and not client.search_experiments(view_type=ViewType.DELETED_ONLY)):
         _collect_garbage(uri, [run.info.run_id for run in runs], models)
 

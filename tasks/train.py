@@ -57,10 +57,10 @@ from tdrop.home import (
     advance,
     canonical,
     compute,
+    compute_all,
     load_cohort,
     load_pair,
     save_summary,
-    side_by_side,
     stage,
 )
 from tdrop.methods import SITE_INPUT, build, load
@@ -121,10 +121,10 @@ def tune_method(site: ResolvedSite, encoded: Ref, matching: Ref, method: str, se
     def fitted(asked: Sequence[tuple[int, int]], done: Callable[[], None]) -> list[Ref]:
         """One fit for every trial and fold asked."""
         calls = [
-            (site.place, rows_to_fit(encoded, tried), tried.name, tried.settings(), held, folds, FIRST_SEED)
+            (site.workspace, rows_to_fit(encoded, tried), tried.name, tried.settings(), held, folds, FIRST_SEED)
             for tried, held in [(planned[trial], held) for trial, held in asked]
         ]
-        return side_by_side(held_out_risks, calls, done)
+        return compute_all(held_out_risks, calls, done)
 
     first = fitted([(trial, 0) for trial in range(len(planned))], lambda: advance(site.name, "tune", method))
     refs = [tried_settings(site, encoded, matching, each, [ref]) for each, ref in zip(planned, first, strict=True)]
@@ -148,8 +148,8 @@ def _try_with_site(site: ResolvedSite, encoded: Ref, matching: Ref, trials: Sequ
     """One more trial: the settings that would be picked, with the site as an input."""
     picked = trials[pick_place(trials[0].method, trials)]
     settings = {**picked.settings, SITE_INPUT: True}
-    calls = [(site.place, encoded, picked.method, settings, held, folds, FIRST_SEED) for held in range(folds)]
-    parts = side_by_side(held_out_risks, calls, lambda: None)
+    calls = [(site.workspace, encoded, picked.method, settings, held, folds, FIRST_SEED) for held in range(folds)]
+    parts = compute_all(held_out_risks, calls, lambda: None)
     return tried_settings(site, encoded, matching, Planned(picked.method, settings, reads_target=True), parts)
 
 

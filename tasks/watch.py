@@ -24,7 +24,7 @@ from tdrop.base import Cohort, DataError, Summary, TdropError, Unavailable, Usag
 from tdrop.contracts import Contract, Site
 from tdrop.data import Prepared, observed_to_horizon, read_labels, subgroups_of
 from tdrop.disclosure import limit, to_number
-from tdrop.home import TARGET, Place, SealedFile, keyed, load_cohort, now
+from tdrop.home import TARGET, SealedFile, Workspace, keyed_digest, load_cohort, now
 from tdrop.served import CHAMPION, WHEN, Served
 from tdrop.watch import (
     Moment,
@@ -54,13 +54,13 @@ class Watched:
     begun_late: bool = False
 
 
-def _file(place: Place, site: str) -> SealedFile:
-    return SealedFile(place.root, place.site(site) / FILE, "state", "watch")
+def _file(workspace: Workspace, site: str) -> SealedFile:
+    return SealedFile(workspace.root, workspace.site(site) / FILE, "state", "watch")
 
 
-def read_watch(place: Place, site: str) -> WatchState | None:
+def read_watch(workspace: Workspace, site: str) -> WatchState | None:
     """The site's watch as it was written, of whichever champion; None without one, a DataError where it was altered."""
-    sealed = _file(place, site)
+    sealed = _file(workspace, site)
     if not sealed.file.is_file():
         return None
     state = sealed.read()
@@ -72,63 +72,65 @@ def read_watch(place: Place, site: str) -> WatchState | None:
     return read(WatchState, state)
 
 
-def _write(place: Place, state: WatchState) -> None:
-    _file(place, state.site).write(plain(state))
+def _write(workspace: Workspace, state: WatchState) -> None:
+    _file(workspace, state.site).write(plain(state))
 
 
 @contextmanager
-def _alone(place: Place, site: str) -> Iterator[None]:
+def _alone(workspace: Workspace, site: str) -> Iterator[None]:
     """Lets one process at a time update a site's watch."""
-    place.site(site).mkdir(parents=True, exist_ok=True, mode=0o700)
-    with FileLock(place.site(site) / "watch.lock", mode=0o600):
+    workspace.site(site).mkdir(parents=True, exist_ok=True, mode=0o700)
+    with FileLock(workspace.site(site) / "watch.lock", mode=0o600):
         yield
 
 
-def begin(place: Place, site: str) -> WatchState:
+def begin(workspace: Workspace, site: str) -> WatchState:
     """Begins the watch of the site's champion, where that was not done; called when a person promotes or goes back."""
-    champion = find_champion(place, site)
-    with _alone(place, site):
+    champion = find_champion(workspace, site)
+    with _alone(workspace, site):
         try:
-            current = read_watch(place, site)
+            current = read_watch(workspace, site)
         except DataError:
             # A person promotes: what was altered is kept for whoever looks into it.
-            (place.site(site) / FILE).replace(place.site(site) / ALTERED)
+            (workspace.site(site) / FILE).replace(workspace.site(site) / ALTERED)
             current = None
-        return _of_champion(place, site, champion, current).state
+        return _of_champion(workspace, site, champion, current).state
 
 
-def open_watch(place: Place, site: str) -> Watched:
+def open_watch(workspace: Workspace, site: str) -> Watched:
     """The watch of the site's champion; begun now where nobody has.
 
     Raises:
         UsageError: The site has no champion.
         DataError: The record was altered.
     """
-    champion = find_champion(place, site)
-    with _alone(place, site):
-        return _of_champion(place, site, champion, read_watch(place, site))
+    champion = find_champion(workspace, site)
+    with _alone(workspace, site):
+        return _of_champion(workspace, site, champion, read_watch(workspace, site))
 
 
 def _of_champion(
-    place: Place, site: str, champion: Champion, current: WatchState | None, served: Served | None = None
+    workspace: Workspace, site: str, champion: Champion, current: WatchState | None, served: Served | None = None
 ) -> Watched:
     """The current watch where it is of this champion and promotion; else a new one, which is written."""
     if current is not None and (current.champion, current.promoted) == (champion.version, champion.promoted):
         return Watched(current, champion)
     history = () if current is None else current.history
-    state = _begin(place, site, champion, served or Served.load(champion.folder), history)
-    _write(place, state)
+    state = _begin(workspace, site, champion, served or Served.load(champion.folder), history)
+    _write(workspace, state)
     return Watched(state, champion, begun_late=current is None)
 
 
-def _begin(place: Place, site: str, champion: Champion, served: Served, history: tuple[Moment, ...]) -> WatchState:
-    those = made_for(place, champion)
+def _begin(
+    workspace: Workspace, site: str, champion: Champion, served: Served, history: tuple[Moment, ...]
+) -> WatchState:
+    those = made_for(workspace, champion)
     scale = reference = doubts = None
     if those is not None:
-        scale = freeze_scale(those.source, those.target, those.kind(place))
+        scale = freeze_scale(those.source, those.target, those.kind(workspace))
         summary = served.summarise(those.target)
         doubts = sorted_doubts(summary)
-        rows, persons = _reference_identities(place, site, those.target)
+        rows, persons = _reference_identities(workspace, site, those.target)
         reference = describe_patients(rows, persons, those.target.X, summary, served.decision, doubts)
     return begin_watch(
         site,
@@ -137,36 +139,36 @@ def _begin(place: Place, site: str, champion: Champion, served: Served, history:
         promoted=champion.promoted,
         scale=scale,
         made_for=reference,
-        forecast_low=_forecast_low(place, site, champion),
+        forecast_low=_forecast_low(workspace, site, champion),
         outcomes_used=champion.described.outcomes_used,
         history=history,
         features=served.encoder.features,
-        threshold=limit(place.network().site(site).disclosure),
+        threshold=limit(workspace.network().site(site).disclosure),
         task=served.fitted.task,
         doubts=doubts,
     )
 
 
-def _reference_identities(place: Place, site: str, target: Cohort) -> tuple[NDArray[Any], NDArray[Any]]:
+def _reference_identities(workspace: Workspace, site: str, target: Cohort) -> tuple[NDArray[Any], NDArray[Any]]:
     """Keyed digests of the rows that the champion was made for and of the persons they are (rows,)."""
-    rows = _digests(place, site, target.ids)
+    rows = _digests(workspace, site, target.ids)
     if target.persons is None:
         return rows, rows
-    return rows, _digests(place, site, (f"person {number} of the extract" for number in target.persons))
+    return rows, _digests(workspace, site, (f"person {number} of the extract" for number in target.persons))
 
 
-def _forecast_low(place: Place, site: str, champion: Champion) -> float | None:
+def _forecast_low(workspace: Workspace, site: str, champion: Champion) -> float | None:
     """Lower end of the forecast that was sealed for the champion: its AUROC, or the accuracy of classes; or None."""
     from tasks.audit import entries
     from tdrop.forecast import find_forecast
 
     try:
-        sealed = find_forecast(entries(place), site, champion.described.digests.models)
+        sealed = find_forecast(entries(workspace), site, champion.described.digests.models)
     except DataError:
         return None
     if sealed is None or sealed.forecast is None:
         return None
-    if place.resolve(site).contract.task == "binary":
+    if workspace.resolve(site).contract.task == "binary":
         ranking = sealed.forecast.find(champion.described.method)
         return None if ranking is None else ranking.low
     errors = sealed.forecast.find(champion.described.method, "error_rate")
@@ -174,7 +176,7 @@ def _forecast_low(place: Place, site: str, champion: Champion) -> float | None:
 
 
 def watch_batch(
-    place: Place,
+    workspace: Workspace,
     champion: Champion,
     served: Served,
     cohort: Cohort,
@@ -185,7 +187,7 @@ def watch_batch(
     """Counts the patients of a batch that was scored; what was counted before does not count again.
 
     Args:
-        place: Where the record is.
+        workspace: Where the record is.
         champion: What scored them.
         served: The same, loaded.
         cohort: The patients, encoded.
@@ -194,9 +196,9 @@ def watch_batch(
         filled_in: Who lacks a value (patients,).
     """
     name, validation = cohort.site, prepared.validation
-    rows, persons = patient_identities(place, prepared.site, prepared.contract, cohort, prepared.frame)
-    with _alone(place, name):
-        state = _of_champion(place, name, champion, read_watch(place, name), served).state
+    rows, persons = patient_identities(workspace, prepared.site, prepared.contract, cohort, prepared.frame)
+    with _alone(workspace, name):
+        state = _of_champion(workspace, name, champion, read_watch(workspace, name), served).state
         batch = replace(
             describe_patients(rows, persons, cohort.X, summary, served.decision, state.doubts),
             filled_in=filled_in,
@@ -205,12 +207,12 @@ def watch_batch(
             findings={item.rule: to_number(item.count) for item in validation.findings if item.about == "patients"},
         )
         state = state.add_batch(batch, now())
-        _write(place, state)
+        _write(workspace, state)
     return state
 
 
 def patient_identities(
-    place: Place, site: Site, contract: Contract, cohort: Cohort, frame: pd.DataFrame
+    workspace: Workspace, site: Site, contract: Contract, cohort: Cohort, frame: pd.DataFrame
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Keyed digests of the batch's rows and of the persons they are (rows,).
 
@@ -219,27 +221,27 @@ def patient_identities(
     if site.number_rows:
         content = [row.tobytes() for row in cohort.X]
         order = sorted(range(len(content)), key=content.__getitem__)
-        whole = hashlib.sha256(b"".join(content[place_] for place_ in order)).hexdigest()
+        whole = hashlib.sha256(b"".join(content[row] for row in order)).hexdigest()
         rank = np.argsort(np.asarray(order, dtype=np.int64))
-        rows = _digests(place, site.name, (f"list {whole} {number}" for number in rank))
+        rows = _digests(workspace, site.name, (f"list {whole} {number}" for number in rank))
         return rows, rows
-    rows = _digests(place, site.name, cohort.ids)
+    rows = _digests(workspace, site.name, cohort.ids)
     if contract.person is None or contract.person not in frame:
         return rows, rows
     named = frame[contract.person]
-    persons = _digests(place, site.name, (f"person {person}" for person in named.astype("str")))
+    persons = _digests(workspace, site.name, (f"person {person}" for person in named.astype("str")))
     return rows, np.where(named.isna().to_numpy(), rows, persons)
 
 
-def _digests(place: Place, site: str, texts: Iterable[Any]) -> NDArray[Any]:
+def _digests(workspace: Workspace, site: str, texts: Iterable[Any]) -> NDArray[Any]:
     """Keyed digests (texts,): within this home they recognise a patient, elsewhere they say nothing."""
-    key = bytes.fromhex(keyed(place.root, f"patients of {site}"))
+    key = bytes.fromhex(keyed_digest(workspace.root, f"patients of {site}"))
     digests = (hashlib.blake2b(str(text).encode(), digest_size=8, key=key).digest() for text in texts)
     return np.frombuffer(b"".join(digests), dtype="<u8")
 
 
 @dataclass(frozen=True)
-class WatchedOutcomes:
+class OutcomeUpdate:
     """What outcomes that arrived meant for the watch.
 
     Attributes:
@@ -253,38 +255,38 @@ class WatchedOutcomes:
     of_batches: bool
 
 
-def watch_outcomes(place: Place, site: str, labels: Path) -> WatchedOutcomes | None:
+def watch_outcomes(workspace: Workspace, site: str, labels: Path) -> OutcomeUpdate | None:
     """Compares outcomes with what the champion told these patients; None for a site without a champion."""
-    if version_at(place, site, CHAMPION) is None:
+    if version_at(workspace, site, CHAMPION) is None:
         return None
-    watched, resolved = open_watch(place, site), place.resolve(site)
+    watched, resolved = open_watch(workspace, site), workspace.resolve(site)
     outcomes = read_labels(labels, resolved.contract, None, **resolved.where, like=resolved.site)
-    rows = _digests(place, site, outcomes.ids)
+    rows = _digests(workspace, site, outcomes.ids)
     y = outcomes.y
     if outcomes.follow_up is not None and resolved.contract.outcome.censoring != "drop":
         # An early event is known before the others have reached the horizon: it must not count before they do.
         y = np.where(observed_to_horizon(outcomes.follow_up, rows / 2.0**64), y, np.nan)
-    with _alone(place, site):
-        before = read_watch(place, site) or watched.state
+    with _alone(workspace, site):
+        before = read_watch(workspace, site) or watched.state
         state = before.add_outcomes(rows, y, now())
         if state.outcomes.patients != before.outcomes.patients:
-            _write(place, state)
-    extract = place.store / watched.champion.described.encoded / TARGET
+            _write(workspace, state)
+    extract = workspace.store / watched.champion.described.encoded / TARGET
     reported = set(load_cohort(extract).ids.astype(str)) if extract.is_file() else set()
-    return WatchedOutcomes(
+    return OutcomeUpdate(
         state=state if state.outcomes.patients != before.outcomes.patients else before,
         added=state.outcomes.patients - before.outcomes.patients,
         of_batches=not reported & set(outcomes.ids.astype(str)),
     )
 
 
-def watch_sentence(place: Place, site: str) -> str | None:
+def watch_sentence(workspace: Workspace, site: str) -> str | None:
     """How a site's watch stands, in one sentence for `tdrop status`; None without a champion or a watch."""
     from tdrop.report import watch_in_short
 
     try:
-        state = read_watch(place, site)
-        version = None if state is None else version_at(place, site, CHAMPION)
+        state = read_watch(workspace, site)
+        version = None if state is None else version_at(workspace, site, CHAMPION)
     except Unavailable:
         return None
     except TdropError as error:
@@ -296,10 +298,10 @@ def watch_sentence(place: Place, site: str) -> str | None:
     return watch_in_short(state)
 
 
-def require_champion(place: Place, site: str) -> None:
+def require_champion(workspace: Workspace, site: str) -> None:
     """Says what a watch needs, where a site has no champion yet."""
-    place.network().target(site)
-    if version_at(place, site, CHAMPION) is None:
+    workspace.network().target(site)
+    if version_at(workspace, site, CHAMPION) is None:
         raise UsageError(
             f"site '{site}' has no champion to watch; run `tdrop transfer {site}`, then a person promotes its "
             f"candidate with `tdrop promote {site} --by NAME --note TEXT`"

@@ -74,13 +74,13 @@ LONG = ("deploy", "dask", "stopping", "transfer", "side_by_side", "watch", "prun
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the long files first: of two processes neither is left with one of them while the other has nothing."""
-    places = {f"test_{name}": place for place, name in enumerate(LONG)}
+    places = {f"test_{name}": number for number, name in enumerate(LONG)}
     items.sort(key=lambda item: (places.get(item.path.stem, len(LONG)), "flows" not in item.path.parts))
 
 
 @pytest.fixture(autouse=True)
 def no_address_left() -> Iterator[None]:
-    """Takes away what MLflow and commands write into the environment: a later test would work at an old place."""
+    """Takes away what MLflow and commands write into the environment: a later test would work in an old workspace."""
     contracts = os.environ.get("TDROP_CONTRACTS")
     yield
     for name in ("MLFLOW_TRACKING_URI", "TDROP_CONTRACTS"):
@@ -126,58 +126,58 @@ def on_server(settings: dict[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def at(place) -> Iterator[None]:
-    """Makes flows read and write at a place for the block."""
+def at(workspace) -> Iterator[None]:
+    """Makes flows read and write in a workspace for the block."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TDROP_HOME", place.home)
-        patch.setenv("TDROP_CONTRACTS", place.contracts)
+        patch.setenv("TDROP_HOME", workspace.home)
+        patch.setenv("TDROP_CONTRACTS", workspace.contracts)
         yield
 
 
-def transfer(place, site: str, settings, *, again: bool = False):
-    """Runs the flow of one site in this process, on the session's server; returns its `Transferred`."""
+def transfer(workspace, site: str, settings, *, again: bool = False):
+    """Runs the flow of one site in this process, on the session's server; returns its `TransferResult`."""
     from flows.transfer import transfer_site
     from tdrop.home import worker_processes
 
-    with at(place), worker_processes(0):
+    with at(workspace), worker_processes(0):
         return transfer_site(site, settings, again)
 
 
-def transfer_several(place, sites, settings, *, processes: int = 0, **options):
+def transfer_several(workspace, sites, settings, *, processes: int = 0, **options):
     """Runs the flow of several sites in this process; returns what came of each."""
     from flows.transfer import transfer_network
     from tdrop.home import worker_processes
 
-    with at(place), worker_processes(processes):
+    with at(workspace), worker_processes(processes):
         return transfer_network(list(sites), settings, **options)
 
 
 @pytest.fixture
 def tiny_network(tmp_path: Path):
-    """The demo network with a few hundred simulated patients; returns its Place."""
+    """The demo network with a few hundred simulated patients; returns its workspace."""
     return write_tiny_network(tmp_path)
 
 
 def write_tiny_network(folder: Path, rows=TINY_ROWS, seed: int = 0):
-    """Writes `folder/network/data_contracts` and the extracts below `folder/home`; returns the Place.
+    """Writes `folder/network/data_contracts` and the extracts below `folder/home`; returns the workspace.
 
     MLflow's database is there, still empty: making one takes longer than most tests.
     """
     from servers import empty_record
 
     from tdrop.data import write_demo_network
-    from tdrop.home import Place
+    from tdrop.home import Workspace
 
     contracts = folder / "network" / "data_contracts"
     shutil.copytree(PROJECT / "data_contracts", contracts)
     # The demo's site that is stopped: tests that want one stop another. Of its sources one is enough.
     for name in ("ferryside", "riverside", "southgate"):
         (contracts / "sites" / f"{name}.yaml").unlink()
-    place = Place.at(folder / "home", contracts)
-    write_demo_network(place.root / "demo", rows, seed=seed)
-    settle(place.root / "demo")
-    shutil.copy(empty_record(), place.root / "mlflow.db")
-    return place
+    workspace = Workspace.at(folder / "home", contracts)
+    write_demo_network(workspace.root / "demo", rows, seed=seed)
+    settle(workspace.root / "demo")
+    shutil.copy(empty_record(), workspace.root / "mlflow.db")
+    return workspace
 
 
 def settle(folder: Path) -> None:

@@ -50,11 +50,11 @@ report.write_text(json.dumps({"code": code, "modules": sorted(name for name in s
 """
 
 
-def modules_loaded(place, arguments, code: int = 0) -> set[str]:
+def modules_loaded(workspace, arguments, code: int = 0) -> set[str]:
     """The packages that a command loads which ends with an exit code, without a Prefect server."""
-    environment = {**os.environ, "TDROP_HOME": place.home, "PREFECT_HOME": str(place.root / "prefect")}
+    environment = {**os.environ, "TDROP_HOME": workspace.home, "PREFECT_HOME": str(workspace.root / "prefect")}
     environment.pop("PREFECT_API_URL", None)
-    report = place.root / "loaded.json"
+    report = workspace.root / "loaded.json"
     subprocess.run(
         [sys.executable, "-c", COMMAND, str(report), *map(str, arguments)],
         cwd=PROJECT, env=environment, capture_output=True, check=True, timeout=600,
@@ -64,12 +64,14 @@ def modules_loaded(place, arguments, code: int = 0) -> set[str]:
     return set(loaded["modules"])
 
 
-def start_transfer(place, settings, site: str, processes: int, pauses: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+def start_transfer(
+    workspace, settings, site: str, processes: int, pauses: tuple[str, ...] = ()
+) -> subprocess.Popen[str]:
     """Starts a site's flow on the session's Prefect server; its output is one stream of text.
 
     At the first step done of each stage to pause at, the flow waits for a line from here; fits under way go on.
     """
-    arguments = [site, settings.model_dump_json(), place.contracts, place.home, str(processes), *pauses]
+    arguments = [site, settings.model_dump_json(), workspace.contracts, workspace.home, str(processes), *pauses]
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM.replace("PAUSED", repr(PAUSED)), *arguments],
         cwd=PROJECT,

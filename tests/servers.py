@@ -11,9 +11,9 @@ from pathlib import Path
 from conftest import SHARED
 from filelock import FileLock
 
-from flows.orchestration import Server, free_port, prefect_command, serving
+from flows.orchestration import Server, free_port, prefect_command, run_server
 from tasks.tracking import RECORD, connect
-from tdrop.home import Place
+from tdrop.home import Workspace
 
 
 def empty_record() -> Path:
@@ -22,7 +22,7 @@ def empty_record() -> Path:
     with FileLock(SHARED / "record.lock"):
         if not record.is_file():
             record.parent.mkdir()
-            connect(Place.at(record.parent, record.parent))
+            connect(Workspace.at(record.parent, record.parent))
     return record
 
 
@@ -39,7 +39,9 @@ def prefect_server_in(home: Path, **environment: str) -> Iterator[tuple[str, Ser
     empty, own = SHARED / "prefect.db", home / "prefect.db"
 
     def start() -> Server:
-        return stack.enter_context(serving("Prefect", prefect_command(port), f"{url}/health", home / "log", settings))
+        return stack.enter_context(
+            run_server("Prefect", prefect_command(port), f"{url}/health", home / "log", settings)
+        )
 
     with ExitStack() as stack:
         with FileLock(SHARED / "prefect.lock"):

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, Printer, answering, console
+from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, Printer, console, make_printer
 from tdrop.base import UsageError, did_you_mean
-from tdrop.home import Place
+from tdrop.home import Workspace
 
 
 def deploy(
@@ -35,7 +35,7 @@ def deploy(
     from tdrop.base import counted
     from tdrop.contracts import load_network
 
-    network, printer = load_network(contracts), answering(as_json)
+    network, printer = load_network(contracts), make_printer(as_json)
     from flows.deployments import FILE, deploy_to_server, write_file
     from flows.orchestration import require_server
 
@@ -45,14 +45,14 @@ def deploy(
     printer.print(f"{FILE}: {counted(number, 'deployment')}, {'written' if changed else 'unchanged'}")
     if url is None:
         _mention(planned.gone, remove, printer)
-        printer.answer(planned.to_json())
+        printer.print_result(planned.to_json())
         return
     limit = deploy_to_server(planned, at_once, notify, remove=remove)
     for flow, names in planned.by_flow.items():
         for name in names:
             printer.print(f"deployed {flow}/{name}")
     _mention(planned.gone, remove, printer)
-    printer.answer({**planned.to_json(), "removed": remove, "server": url, "at_once": limit, "notify": notify})
+    printer.print_result({**planned.to_json(), "removed": remove, "server": url, "at_once": limit, "notify": notify})
     _say_where_runs_go(url, limit, notify, printer)
 
 
@@ -89,9 +89,9 @@ def prune(
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Remove old runs and caches, never a champion's; or erase a site with everything about it."""
-    place, printer = Place.at(contracts=contracts), answering(as_json)
+    workspace, printer = Workspace.at(contracts=contracts), make_printer(as_json)
     if erase is not None:
-        _require_erasable(place, erase)
+        _require_erasable(workspace, erase)
     if as_json and not yes:
         raise UsageError("--json asks nothing; give --yes with it when the removal is meant")
     question = (
@@ -103,9 +103,9 @@ def prune(
         console.print("Nothing was removed.")
         raise typer.Exit(1)
     if erase is None:
-        _prune(place, days, printer)
+        _prune(workspace, days, printer)
     else:
-        _erase(place, erase, printer, forget_exports)
+        _erase(workspace, erase, printer, forget_exports)
 
 
 def _agreed(question: str) -> bool:
@@ -115,32 +115,32 @@ def _agreed(question: str) -> bool:
         return False
 
 
-def _prune(place: Place, days: int, printer: Printer) -> None:
+def _prune(workspace: Workspace, days: int, printer: Printer) -> None:
     """Removes stages and records that nobody used for so many days."""
     from tasks.prune import prune_stages
-    from tasks.registry import forget_old, kept_stages
+    from tasks.registry import delete_old_runs, stages_of_versions
     from tdrop.base import counted
 
-    with _nobody_runs(place, _sites_with_traces(place)):
-        stages = prune_stages(place, days, kept_stages(place))
-        runs = forget_old(place, days)
-    printer.answer({"days": days, "stages": stages, "mlflow_runs": runs})
+    with _nobody_runs(workspace, _sites_with_traces(workspace)):
+        stages = prune_stages(workspace, days, stages_of_versions(workspace))
+        runs = delete_old_runs(workspace, days)
+    printer.print_result({"days": days, "stages": stages, "mlflow_runs": runs})
     printer.print(
         f"Removed {counted(stages, 'stage')} and {counted(runs, 'MLflow run')} unused for {counted(days, 'day')}; "
         "champions, candidates and what the last reports rest on are kept."
     )
 
 
-def _require_erasable(place: Place, site: str) -> None:
+def _require_erasable(workspace: Workspace, site: str) -> None:
     """Refuses a site that nothing is known about, and a source whose rows others' models were made from."""
-    network = place.network()
-    known = {*network.sites, *_sites_with_traces(place)}
+    network = workspace.network()
+    known = {*network.sites, *_sites_with_traces(workspace)}
     if site not in known:
-        raise UsageError(f"there is nothing about a site '{site}' in {place.root}{did_you_mean(site, known)}")
+        raise UsageError(f"there is nothing about a site '{site}' in {workspace.root}{did_you_mean(site, known)}")
     targets = [
         target.name
         for target in network.targets
-        if site in {source.name for source in network.sources_of(target)} and place.latest(target.name).exists()
+        if site in {source.name for source in network.sources_of(target)} and workspace.latest(target.name).exists()
     ]
     if targets:
         raise UsageError(
@@ -149,7 +149,7 @@ def _require_erasable(place: Place, site: str) -> None:
         )
 
 
-def _erase(place: Place, site: str, printer: Printer, forget_exports: bool) -> None:
+def _erase(workspace: Workspace, site: str, printer: Printer, forget_exports: bool) -> None:
     """Removes a site's reports, stages, records, model, deployment, artifacts and the rehearsals that it played in.
 
     What stays, unless a person says otherwise, is a keyed digest per patient of the reports that left: a site that
@@ -158,52 +158,54 @@ def _erase(place: Place, site: str, printer: Printer, forget_exports: bool) -> N
     from tasks.export import published_in, published_names
     from tasks.prune import erase_files, rehearsals_of
     from tasks.publish import publish_index
-    from tasks.registry import forget_site, kept_stages
+    from tasks.registry import delete_site_runs, stages_of_versions
     from tdrop.base import counted
 
     with ExitStack() as stack:
-        stack.enter_context(_nobody_runs(place, [site]))
+        stack.enter_context(_nobody_runs(workspace, [site]))
         names = set(published_names(site))
-        for folder in rehearsals_of(place, site):
-            played = Place.at(folder, folder / "contracts")
+        for folder in rehearsals_of(workspace, site):
+            played = Workspace.at(folder, folder / "contracts")
             stack.enter_context(_nobody_runs(played, _sites_with_traces(played)))
             # Whoever played beside the site learned from it.
             names |= {published_names(other)[1] for other in _sites_with_traces(played)}
-        stages = erase_files(place, site, kept_stages(place, besides=site))
+        stages = erase_files(workspace, site, stages_of_versions(workspace, besides=site))
         for name in sorted(names):
-            published_in(place).forget(name, patients=forget_exports)
-        runs = forget_site(place, site)
-        pages = _erase_from_prefect(place, site)
-        publish_index(place)
-    printer.answer({"site": site, "stages": stages, "mlflow_runs": runs, "prefect": pages})
+            published_in(workspace).forget(name, patients=forget_exports)
+        runs = delete_site_runs(workspace, site)
+        pages = _erase_from_prefect(workspace, site)
+        publish_index(workspace)
+    printer.print_result({"site": site, "stages": stages, "mlflow_runs": runs, "prefect": pages})
     printer.print(
         f"Erased site '{site}': its reports, {counted(stages, 'stage')}, {counted(runs, 'MLflow run')} and {pages}."
     )
-    network = place.network()
+    network = workspace.network()
     if site in network.sites:
-        printer.remark(f"Its extract and {network.sites[site].file} are yours to remove; then `tdrop deploy --remove`.")
+        printer.print_hint(
+            f"Its extract and {network.sites[site].file} are yours to remove; then `tdrop deploy --remove`."
+        )
 
 
-def _sites_with_traces(place: Place) -> list[str]:
-    return sorted(folder.name for folder in place.sites.glob("*") if folder.is_dir())
+def _sites_with_traces(workspace: Workspace) -> list[str]:
+    return sorted(folder.name for folder in workspace.sites.glob("*") if folder.is_dir())
 
 
 @contextmanager
-def _nobody_runs(place: Place, sites: Sequence[str]) -> Iterator[None]:
+def _nobody_runs(workspace: Workspace, sites: Sequence[str]) -> Iterator[None]:
     """Keeps runs of the sites from starting: what a run is about to use must not disappear."""
-    from tdrop.home import idle
+    from tdrop.home import lock_idle_site
 
     with ExitStack() as stack:
         for site in sites:
-            stack.enter_context(idle(place, site))
+            stack.enter_context(lock_idle_site(workspace, site))
         yield
 
 
-def _erase_from_prefect(place: Place, site: str) -> str:
+def _erase_from_prefect(workspace: Workspace, site: str) -> str:
     """Removes a site's deployment, flow runs and artifacts, where there is a Prefect to ask."""
-    from flows.orchestration import announced, configured_server, prefect_server
+    from flows.orchestration import configured_server, find_ui_server, prefect_server
 
-    known = configured_server() or announced(place.root)
+    known = configured_server() or find_ui_server(workspace.root)
     if not known and not Path(os.environ["PREFECT_HOME"], "prefect.db").is_file():
         return "nothing in Prefect, which has not run here"
     from flows.deployments import erase_traces

@@ -21,7 +21,7 @@ from flows.commands.start import (
     show_proposal,
     write_network,
 )
-from flows.printer import DEFAULT_CONTRACTS, AsJson, Printer, Processes, Seeds, answering
+from flows.printer import DEFAULT_CONTRACTS, AsJson, Printer, Processes, Seeds, make_printer
 from tdrop.base import SiteStopped, UsageError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def start(
     for file in (ours, theirs):
         require_file(file, "two files, CSV or Parquet: the labelled one and the new hospital's")
     folder = (folder or Path(f"tdrop-{as_name(ours.name.partition('.')[0])}")).absolute()
-    ours, theirs, console, questions = ours.absolute(), theirs.absolute(), answering(as_json), Questions(yes)
+    ours, theirs, console, questions = ours.absolute(), theirs.absolute(), make_printer(as_json), Questions(yes)
     asked = _ask_about(ours, Asked(outcome, id_column=id_column, level=level), questions)
     prepared, proposal = write_network(folder, ours, asked, as_name(folder.name))
     _work_in(folder)
@@ -99,9 +99,9 @@ def start(
     settings = TransferSettings(seeds=seeds, trials=trials, methods=tuple(method or ()))
     console.print(f"\nEverything is in {folder}: `cd` there for the commands below.\n", markup=False)
     run_transfer([site.name], settings, contracts=DEFAULT_CONTRACTS, console=console, workers=Workers(processes))
-    console.remark(f"This was a quick search; the full one: tdrop transfer {site.name}")
+    console.print_hint(f"This was a quick search; the full one: tdrop transfer {site.name}")
     if site.labels_in_extract == "drop":
-        console.remark(
+        console.print_hint(
             f"To check the result on the outcomes that {theirs.name} holds: tdrop audit {site.name} {theirs}"
         )
 
@@ -165,12 +165,12 @@ def _add_new_hospital(
     from flows.validate import check_only_source, check_sites
     from tdrop.contracts import parse_site
     from tdrop.data import propose_site
-    from tdrop.home import Place
+    from tdrop.home import Workspace
 
-    place = Place.at(contracts=DEFAULT_CONTRACTS)
-    network = place.network()
+    workspace = Workspace.at(contracts=DEFAULT_CONTRACTS)
+    network = workspace.network()
     name = _free_name(file, network)
-    known = check_only_source(place, contract.name)
+    known = check_only_source(workspace, contract.name)
     beside = next((source.frame for source in known.values()), None)
     text = propose_site(name, file, contract, network, beside=beside, level=level)
     for column, unit in parse_site(text, name, network).units.items():
@@ -180,10 +180,10 @@ def _add_new_hospital(
             text = _without_unit(text, column)
     path = network.folder / "sites" / f"{name}.yaml"
     path.write_text(text, encoding="utf-8")
-    _, problems = check_sites([name], place, console, known)
+    _, problems = check_sites([name], workspace, console, known)
     if problems:
         raise SiteStopped(f"{problems[0]}; change {path} and run `tdrop transfer {name}` in {Path.cwd()}")
-    return place.network().site(name)
+    return workspace.network().site(name)
 
 
 def _free_name(file: Path, network: Network) -> str:

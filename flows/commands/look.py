@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flows.interrupts import waited_for
-from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, answering, console, repeat
+from flows.interrupts import forget_signal
+from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, console, contracts_option, make_printer
 from tdrop.base import TdropError, UsageError
-from tdrop.home import PRIVATE, Place, clear_interrupt, write_private
+from tdrop.home import PRIVATE, Workspace, clear_interrupt, write_private
 
 if TYPE_CHECKING:
     from flows.orchestration import Server
@@ -62,10 +62,10 @@ def status(as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) ->
     """Show how every site stands, its verdict, the approved model and what to do next."""
     from tdrop.base import plain
 
-    place, printer = Place.at(contracts=contracts, writes=False), answering(as_json)
-    sites = [place.resolve(site.name) for site in place.network().targets]
-    standings = [replace(standing_of(site, repeat(contracts)), watch=_watch_of(site)) for site in sites]
-    printer.answer({"sites": [plain(standing) for standing in standings]})
+    workspace, printer = Workspace.at(contracts=contracts, writes=False), make_printer(as_json)
+    sites = [workspace.resolve(site.name) for site in workspace.network().targets]
+    standings = [replace(standing_of(site, contracts_option(contracts)), watch=_watch_of(site)) for site in sites]
+    printer.print_result({"sites": [plain(standing) for standing in standings]})
     for standing in standings:
         data = f"data of {_minute(standing.data)}, " if standing.data else ""
         report = f"report of {_minute(standing.report)}" if standing.report else "no report"
@@ -83,11 +83,11 @@ def status(as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) ->
 
 def _watch_of(site: ResolvedSite) -> str | None:
     """How a site's watch stands; a site that never had one costs neither the import nor a look at MLflow."""
-    if not (site.place.site(site.name) / "watch.json").is_file():
+    if not (site.workspace.site(site.name) / "watch.json").is_file():
         return None
     from tasks.watch import watch_sentence
 
-    return watch_sentence(site.place, site.name)
+    return watch_sentence(site.workspace, site.name)
 
 
 def standing_of(site: ResolvedSite, options: str = "") -> Standing:
@@ -99,16 +99,16 @@ def standing_of(site: ResolvedSite, options: str = "") -> Standing:
     """
     from tdrop.home import is_running, read_status
 
-    place, name = site.place, site.name
-    last = read_status(place, name)
+    workspace, name = site.workspace, site.name
+    last = read_status(workspace, name)
     changed = _changes(site, last.inputs) if last is not None and last.outcome == "done" and last.inputs else ""
-    if is_running(place, name):
+    if is_running(workspace, name):
         state, reason = "running", ""
     elif last is None:
         state, reason = "never run", ""
     else:
         state, reason = ("stale", changed) if changed else (last.outcome, last.sentence)
-    summary = _summary(place, name)
+    summary = _summary(workspace, name)
     promotion = summary.get("promotion")
     champion = None
     if promotion is not None:
@@ -124,15 +124,15 @@ def standing_of(site: ResolvedSite, options: str = "") -> Standing:
         verdict,
         champion,
         None if last is None else last.ended,
-        _written(place.latest(name) / "report.html"),
+        _written(workspace.latest(name) / "report.html"),
         _data_written(site),
     )
 
 
-def _summary(place: Place, site: str) -> dict[str, Any]:
+def _summary(workspace: Workspace, site: str) -> dict[str, Any]:
     """A site's last report in a few values; empty where there is none."""
     try:
-        values: dict[str, Any] = json.loads((place.latest(site) / "summary.json").read_text(encoding="utf-8"))
+        values: dict[str, Any] = json.loads((workspace.latest(site) / "summary.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return values
@@ -180,11 +180,11 @@ def _changes(site: ResolvedSite, before: Inputs) -> str:
     except TdropError as error:
         return str(error)
     new = [words for key, words in DATA.items() if getattr(now, key) != getattr(before, key)]
-    if DATA["target_data"] in new and (site.place.site(site.name) / "new_patients.parquet").is_file():
-        from tasks.new_patients import stands_for
+    if DATA["target_data"] in new and (site.workspace.site(site.name) / "new_patients.parquet").is_file():
+        from tasks.new_patients import is_current
 
         # The last run was for new patients, and the extract is as it was then.
-        if stands_for(site, before.target_data, now.target_data):
+        if is_current(site, before.target_data, now.target_data):
             new = [words for words in new if words not in (DATA["target_data"], DATA["labels"])]
     return f"{' and '.join(new)} changed since its last run" if new else ""
 
@@ -202,31 +202,33 @@ def ui(
     """Show Prefect and MLflow on this machine until Ctrl-C."""
     if prefect_port == mlflow_port:
         raise UsageError(f"Prefect and MLflow cannot share port {prefect_port}; give them two")
-    serve_pages(Place.at(), prefect_port, mlflow_port)
+    serve_pages(Workspace.at(), prefect_port, mlflow_port)
 
 
-def serve_pages(place: Place, prefect_port: int, mlflow_port: int, until: Callable[[], bool] = lambda: False) -> None:
+def serve_pages(
+    workspace: Workspace, prefect_port: int, mlflow_port: int, until: Callable[[], bool] = lambda: False
+) -> None:
     """Serves both pages until Ctrl-C, or until `until` says so."""
-    from flows.orchestration import announcing, require_free, starting_alone
+    from flows.orchestration import publish_server_address, require_free_port, server_start_lock
 
     api, serve_prefect = _address("PREFECT_API_URL", f"http://127.0.0.1:{prefect_port}/api")
     tracking, serve_mlflow = _address("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{mlflow_port}")
     try:
-        with _only_one(place, f"Prefect {api.removesuffix('/api')}, MLflow {tracking}"), ExitStack() as stack:
+        with _only_one(workspace, f"Prefect {api.removesuffix('/api')}, MLflow {tracking}"), ExitStack() as stack:
             console.print("Starting ...")
             servers: list[Server] = []
-            with starting_alone(_prefect_home(place)):
+            with server_start_lock(_prefect_home(workspace)):
                 if serve_prefect:
-                    require_free(prefect_port, "Prefect")
-                    servers.append(stack.enter_context(_prefect(place, prefect_port)))
+                    require_free_port(prefect_port, "Prefect")
+                    servers.append(stack.enter_context(_prefect(workspace, prefect_port)))
                 if serve_mlflow:
-                    require_free(mlflow_port, "MLflow")
-                    servers.append(stack.enter_context(_mlflow(place, mlflow_port)))
+                    require_free_port(mlflow_port, "MLflow")
+                    servers.append(stack.enter_context(_mlflow(workspace, mlflow_port)))
                 for server in servers:
                     server.wait_until_up()
             if serve_prefect:
-                stack.enter_context(announcing(place.root, api))
-            _show_addresses(place, api, tracking)
+                stack.enter_context(publish_server_address(workspace.root, api))
+            _show_addresses(workspace, api, tracking)
             while not until():
                 for server in servers:
                     server.require_running()
@@ -234,22 +236,24 @@ def serve_pages(place: Place, prefect_port: int, mlflow_port: int, until: Callab
     except KeyboardInterrupt:
         # What the command was waiting for: it ends as it should.
         clear_interrupt()
-        waited_for()
+        forget_signal()
 
 
 @contextmanager
-def _only_one(place: Place, addresses: str) -> Iterator[None]:
+def _only_one(workspace: Workspace, addresses: str) -> Iterator[None]:
     """Lets one `tdrop ui` serve a home at a time; a second one learns where the first is."""
     from filelock import FileLock, Timeout
 
     from flows.orchestration import UI_LOCK
 
-    note, lock = place.root / "ui.txt", FileLock(place.root / UI_LOCK, mode=0o600)
+    note, lock = workspace.root / "ui.txt", FileLock(workspace.root / UI_LOCK, mode=0o600)
     try:
         lock.acquire(blocking=False)
     except Timeout:
         where = note.read_text(encoding="utf-8") if note.is_file() else "starting"
-        raise TdropError(f"`tdrop ui` is running on {place.root} already: {where}; use that one, or stop it") from None
+        raise TdropError(
+            f"`tdrop ui` is running on {workspace.root} already: {where}; use that one, or stop it"
+        ) from None
     try:
         write_private(note, addresses)
         yield
@@ -267,61 +271,61 @@ def _address(variable: str, own: str) -> tuple[str, bool]:
     return own, True
 
 
-def _prefect(place: Place, port: int) -> AbstractContextManager[Server]:
+def _prefect(workspace: Workspace, port: int) -> AbstractContextManager[Server]:
     """A Prefect server with its page; its database is the one that local runs write to."""
-    from flows.orchestration import prefect_command, starting
+    from flows.orchestration import prefect_command, start_server
 
     api = f"http://127.0.0.1:{port}/api"
-    environment = {"PREFECT_HOME": str(_prefect_home(place)), "PREFECT_API_URL": api, "PREFECT_UI_API_URL": api}
-    return starting("Prefect", prefect_command(port), f"{api}/health", _log(place, "prefect"), environment)
+    environment = {"PREFECT_HOME": str(_prefect_home(workspace)), "PREFECT_API_URL": api, "PREFECT_UI_API_URL": api}
+    return start_server("Prefect", prefect_command(port), f"{api}/health", _log(workspace, "prefect"), environment)
 
 
-def _prefect_home(place: Place) -> Path:
-    home = Path(os.environ.get("PREFECT_HOME") or place.root / "prefect")
+def _prefect_home(workspace: Workspace) -> Path:
+    home = Path(os.environ.get("PREFECT_HOME") or workspace.root / "prefect")
     home.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
     return home
 
 
-def _mlflow(place: Place, port: int) -> AbstractContextManager[Server]:
+def _mlflow(workspace: Workspace, port: int) -> AbstractContextManager[Server]:
     """An MLflow server on the tracking store, which is brought up to date first."""
     from flows.closed_server import MLFLOW_APP
-    from flows.orchestration import starting
+    from flows.orchestration import start_server
     from tasks.tracking import connect, tracking_uri
 
-    connect(place)
+    connect(workspace)
     command = [
         *(sys.executable, "-m", "mlflow", "server", "--app-name", MLFLOW_APP),
         *("--host", "127.0.0.1", "--port", str(port), "--workers", "1"),
         *("--uvicorn-opts", "--log-level warning"),
-        *("--artifacts-destination", (place.root / "artifacts").as_uri()),
+        *("--artifacts-destination", (workspace.root / "artifacts").as_uri()),
     ]
     # In the environment, not among the arguments, where everyone on the machine would see a password.
-    environment = {"MLFLOW_BACKEND_STORE_URI": tracking_uri(place), "MLFLOW_TRACKING_URI": ""}
-    return starting("MLflow", command, f"http://127.0.0.1:{port}/health", _log(place, "mlflow"), environment)
+    environment = {"MLFLOW_BACKEND_STORE_URI": tracking_uri(workspace), "MLFLOW_TRACKING_URI": ""}
+    return start_server("MLflow", command, f"http://127.0.0.1:{port}/health", _log(workspace, "mlflow"), environment)
 
 
-def _log(place: Place, name: str) -> Path:
-    logs = place.root / "logs"
+def _log(workspace: Workspace, name: str) -> Path:
+    logs = workspace.root / "logs"
     logs.mkdir(exist_ok=True, mode=PRIVATE)
     return logs / f"{name}.log"
 
 
-def _show_addresses(place: Place, api: str, tracking: str) -> None:
+def _show_addresses(workspace: Workspace, api: str, tracking: str) -> None:
     console.print(f"Prefect   {api.removesuffix('/api')}   runs, schedules, artifacts")
-    for page in experiment_pages(place, tracking):
+    for page in experiment_pages(workspace, tracking):
         console.print(f"MLflow    {page}   compare sites and methods")
-    if (place.root / "index.html").is_file():
-        console.print(f"Reports   {(place.root / 'index.html').as_uri()}   all sites")
+    if (workspace.root / "index.html").is_file():
+        console.print(f"Reports   {(workspace.root / 'index.html').as_uri()}   all sites")
     console.print("\nIn another shell, from this folder, so that deployments and workers find them:")
     console.print(f"  export PREFECT_API_URL={api}")
     console.print("  tdrop deploy && prefect worker start --pool tdrop")
-    console.print(f"\nLogs are in {place.root / 'logs'}. Ctrl-C stops both.")
+    console.print(f"\nLogs are in {workspace.root / 'logs'}. Ctrl-C stops both.")
 
 
-def experiment_pages(place: Place, tracking: str) -> list[str]:
+def experiment_pages(workspace: Workspace, tracking: str) -> list[str]:
     """Per table its sites side by side; the views of a site's methods are offered beside it."""
     from tasks.recording import view_address
     from tasks.tracking import EXPERIMENTS, connect
 
-    experiments = connect(place).search_experiments(filter_string=EXPERIMENTS)
+    experiments = connect(workspace).search_experiments(filter_string=EXPERIMENTS)
     return [view_address(tracking, experiment.experiment_id) for experiment in experiments] or [tracking]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, Processes, Seeds, SiteName, answering
+from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, Processes, Seeds, SiteName, make_printer
 from tdrop.base import UsageError
 
 Trials = Annotated[
@@ -50,7 +50,7 @@ def demo(
     """Move a simulated registry's model to simulated hospitals, from extract to report."""
     from flows.demo import run_demo
 
-    run_demo(full=full, seeds=seeds, processes=processes, form=form, console=answering(as_json))
+    run_demo(full=full, seeds=seeds, processes=processes, form=form, console=make_printer(as_json))
 
 
 def validate(
@@ -61,31 +61,31 @@ def validate(
 ) -> None:
     """Check a site's extract against its contract; exit 1 when it must not be used."""
     from tdrop.base import SiteStopped
-    from tdrop.home import Place
+    from tdrop.home import Workspace
 
     if (site is None) != everything:
         raise UsageError("give one SITE, or --all for every site of the network")
-    place, console = Place.at(contracts=contracts), answering(as_json)
-    network = place.network()
+    workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
+    network = workspace.network()
     sites = sorted(network.sites) if site is None else [network.site(site).name]
     from flows.validate import check_sites
 
-    results, problems = check_sites(sites, place, console)
-    console.answer({"sites": results})
+    results, problems = check_sites(sites, workspace, console)
+    console.print_result({"sites": results})
     if problems:
         raise SiteStopped("; ".join(problems))
 
 
 def shift(site: SiteName, as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
     """Show how different a site's patients are, before any training."""
-    from tdrop.home import Place
+    from tdrop.home import Workspace
 
-    place, console = Place.at(contracts=contracts), answering(as_json)
-    place.network().target(site)
+    workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
+    workspace.network().target(site)
     from flows.shift import compare_patients
 
-    page = compare_patients(place.resolve(site))
-    console.answer({"site": site, **vars(page)})
+    page = compare_patients(workspace.resolve(site))
+    console.print_result({"site": site, **vars(page)})
     console.print(f"[bold]{site}: {page.verdict}[/]\n{page.reason}\n{page.page}")
 
 
@@ -108,11 +108,11 @@ def transfer(
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Check, compare, train, choose, evaluate and report, for one or several target sites."""
-    from tdrop.home import Place
+    from tdrop.home import Workspace
     from tdrop.methods import require_methods
 
     # A misspelt name is reported before the seconds that the training libraries take to load.
-    network = Place.at(contracts=contracts).network()
+    network = Workspace.at(contracts=contracts).network()
     for site in sites:
         network.target(site)
     require_methods(method or ())
@@ -126,7 +126,7 @@ def transfer(
         sites,
         settings,
         contracts=contracts,
-        console=answering(as_json),
+        console=make_printer(as_json),
         workers=Workers(processes, runner, address, at_once),
         again=again,
         new_patients=new_patients,
@@ -149,9 +149,9 @@ def rehearse(
 ) -> None:
     """Let every labelled site play the new one, then open its outcomes: would we have been right?"""
     from tasks.settings import TransferSettings
-    from tdrop.home import Place
+    from tdrop.home import Workspace
 
-    network = Place.at(contracts=contracts).network()
+    network = Workspace.at(contracts=contracts).network()
     if table is None and len(network.contracts) != 1:
         raise UsageError(f"say which table to rehearse; known: {', '.join(sorted(network.contracts)) or 'none yet'}")
     table = table or next(iter(network.contracts))
@@ -160,5 +160,5 @@ def rehearse(
     settings.chosen_methods()
     from flows.transfer_command import Workers, run_rehearsal
 
-    workers, console = Workers(processes, runner, address, at_once), answering(as_json)
+    workers, console = Workers(processes, runner, address, at_once), make_printer(as_json)
     run_rehearsal(table, settings, contracts=contracts, console=console, workers=workers, again=again)

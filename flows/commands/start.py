@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, answering, repeat
+from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, contracts_option, make_printer
 from tdrop.base import SiteStopped, UsageError
 
 if TYPE_CHECKING:
@@ -81,14 +81,14 @@ def init(
     events = _asked_of_events(index, outcome_code, horizon, most) if omop or meds else None
     where = named_place(data, omop, meds, cdm_schema, DATABASE)
     prepared, proposal = write_network(folder, where, asked, table or as_name(folder.absolute().name), events)
-    show_proposal(prepared, proposal, asked, folder / "data_contracts", "", answering(as_json))
+    show_proposal(prepared, proposal, asked, folder / "data_contracts", "", make_printer(as_json))
 
 
 def named_place(
     data: Path | None, omop: str | None, meds: Path | None, cdm_schema: str | None, site: str
 ) -> Path | Extract:
     """The one place that was named: a file, or the database of events of a site."""
-    if sum(place is not None for place in (data, omop, meds)) != 1:
+    if sum(source is not None for source in (data, omop, meds)) != 1:
         raise UsageError("name one place: --data FILE, --omop PLACE or --meds DIR")
     if data is not None:
         return data
@@ -168,9 +168,9 @@ def add_table(
 ) -> None:
     """Add a table and its source to a network, proposed from one labelled file."""
     from tdrop.data import Asked
-    from tdrop.home import Place
+    from tdrop.home import Workspace
 
-    network = Place.at(contracts=contracts).network()
+    network = Workspace.at(contracts=contracts).network()
     if name in network.contracts:
         raise UsageError(f"there is a table '{name}' already; choose another name")
     require_file(data, "the labelled extract, CSV or Parquet")
@@ -181,7 +181,7 @@ def add_table(
         prepared, proposal = _propose(incoming, network.folder, data, asked, name)
         for file in (f"tables/{name}.yaml", f"sites/{prepared.site.name}.yaml"):
             shutil.move(incoming / file, network.folder / file)
-    show_proposal(prepared, proposal, asked, contracts, f" --table {name}", answering(as_json))
+    show_proposal(prepared, proposal, asked, contracts, f" --table {name}", make_printer(as_json))
 
 
 def add_site(
@@ -198,10 +198,10 @@ def add_site(
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Look at a new site's file or database, propose its YAML with every guess marked, and validate it."""
-    from tdrop.home import Place
+    from tdrop.home import Workspace
 
-    place, console = Place.at(contracts=contracts), answering(as_json)
-    network = place.network()
+    workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
+    network = workspace.network()
     where = named_place(data, omop, meds, cdm_schema, name)
     if isinstance(where, Path):
         require_file(where, "the extract that the site sent")
@@ -210,27 +210,27 @@ def add_site(
     from tdrop.contracts import parse_site
     from tdrop.data import propose_event_site, propose_site
 
-    known = check_only_source(place, contract.name)
+    known = check_only_source(workspace, contract.name)
     if isinstance(where, Path):
         beside = next((source.frame for source in known.values()), None)
         text = propose_site(name, where.absolute(), contract, network, beside=beside, level=level)
     else:
-        text = propose_event_site(name, where, contract, network, home=place.root, level=level)
+        text = propose_event_site(name, where, contract, network, home=workspace.root, level=level)
     site = parse_site(text, name, network)
     path = network.folder / "sites" / f"{name}.yaml"
     path.write_text(text, encoding="utf-8")
     console.print(text, markup=False)
     console.print(f"[bold]Written to {path}.[/] Read every line marked as a guess before you rely on it.\n")
-    [validation], problems = check_sites([name], place, console, known)
-    console.answer({"site": name, "file": str(path), "guesses": text.count("# guess"), "validation": validation})
+    [validation], problems = check_sites([name], workspace, console, known)
+    console.print_result({"site": name, "file": str(path), "guesses": text.count("# guess"), "validation": validation})
     if problems:
-        raise SiteStopped(f"{problems[0]}; change {path} and run `tdrop validate {name}{repeat(contracts)}`")
+        raise SiteStopped(f"{problems[0]}; change {path} and run `tdrop validate {name}{contracts_option(contracts)}`")
     if site.role != "source":
-        console.remark(f"Next:\n  tdrop transfer {name}{repeat(contracts)}")
+        console.print_hint(f"Next:\n  tdrop transfer {name}{contracts_option(contracts)}")
     if site.labels_in_extract == "drop":
         # The file that was sent holds them: nobody needs to make another one.
-        audit = f"tdrop audit {name} {data}{repeat(contracts)}"
-        console.remark(f"and, to check the result on the outcomes that the file holds,\n  {audit}")
+        audit = f"tdrop audit {name} {data}{contracts_option(contracts)}"
+        console.print_hint(f"and, to check the result on the outcomes that the file holds,\n  {audit}")
 
 
 def as_name(text: str) -> str:
@@ -311,7 +311,7 @@ def show_proposal(
         (contracts / file).read_text(encoding="utf-8").count("# guess")
         for file in (f"tables/{table}.yaml", f"sites/{prepared.site.name}.yaml")
     )
-    console.answer(
+    console.print_result(
         {
             "table": table,
             "source": prepared.site.name,
@@ -347,7 +347,7 @@ def show_proposal(
         )
     places = {"omop": ("database", "--omop PLACE"), "meds": ("files", "--meds DIR")}
     what, option = places.get(prepared.site.reader.kind, ("file", "--data FILE"))
-    console.remark(
+    console.print_hint(
         f"Next: read the guesses, then, with the new hospital's {what},\n"
-        f"  tdrop add-site NAME {option}{table_option}{repeat(contracts)}"
+        f"  tdrop add-site NAME {option}{table_option}{contracts_option(contracts)}"
     )

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, Printer, SiteName, answering, repeat
+from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, Printer, SiteName, contracts_option, make_printer
 from tdrop.base import UsageError
 
 if TYPE_CHECKING:
-    from tdrop.home import Place
+    from tdrop.home import Workspace
 
 
 def score(
@@ -32,17 +32,17 @@ def score(
     from tdrop.base import plain, read_record, written
     from tdrop.contracts import Validation
     from tdrop.data import no_such_file
-    from tdrop.home import Place, write_private
+    from tdrop.home import Workspace, write_private
 
-    place, console = Place.at(contracts=contracts), answering(as_json)
-    place.network().target(site)
+    workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
+    workspace.network().target(site)
     if not file.is_file():
         raise no_such_file(file, f"a batch of patients in the format of site '{site}'")
     if output is not None:
-        _require_free_place(output, file, place)
+        _require_free_place(output, file, workspace)
     from tasks.score import score_batch
 
-    result = score_batch(place, site, str(file.absolute()))
+    result = score_batch(workspace, site, str(file.absolute()))
     folder = Path(result.folder)
     patients = folder / "patients.csv"
     if output is not None:
@@ -50,7 +50,7 @@ def score(
         patients = output
     validation = read_record(Validation, folder / "validation.json")
     counts = {"read": validation.read, "quarantined": validation.quarantined, "duplicates": validation.duplicates}
-    console.answer({"site": site, **counts, **plain(result), "patients": str(patients)})
+    console.print_result({"site": site, **counts, **plain(result), "patients": str(patients)})
     console.print(
         f"[bold]{site}[/]: {written(validation.read)} rows read, {result.scored:,} scored, "
         f"{written(validation.quarantined)} quarantined, {written(validation.duplicates)} duplicates; "
@@ -70,7 +70,7 @@ def score(
         console.print(f"not scored, and why: {folder / 'quarantine.csv'}")
 
 
-def _require_free_place(output: Path, batch: Path, place: Place) -> None:
+def _require_free_place(output: Path, batch: Path, workspace: Workspace) -> None:
     """Refuses, before anybody is scored, a place where the list cannot go or would take another file's."""
     destination = output.absolute().resolve()
     if not destination.parent.is_dir():
@@ -79,8 +79,8 @@ def _require_free_place(output: Path, batch: Path, place: Place) -> None:
         raise UsageError(f"'{output}' is no file; give --output the path of a file")
     if destination == batch.resolve():
         raise UsageError("--output names the batch itself, which the list would replace; give another path")
-    if destination.is_relative_to(place.root.resolve()):
-        raise UsageError(f"--output lies below {place.root}, where other files of the home are; give another path")
+    if destination.is_relative_to(workspace.root.resolve()):
+        raise UsageError(f"--output lies below {workspace.root}, where other files of the home are; give another path")
 
 
 def audit(
@@ -94,7 +94,7 @@ def audit(
     """Evaluate and report again on outcomes that have arrived; the models stay as they are."""
     from flows.audit import run_audit
 
-    run_audit(site, labels, contracts=contracts, console=answering(as_json))
+    run_audit(site, labels, contracts=contracts, console=make_printer(as_json))
 
 
 def recalibrate(
@@ -112,18 +112,18 @@ def recalibrate(
     from tdrop.base import plain
     from tdrop.data import no_such_file
     from tdrop.evaluate import OWN_MODEL, REFIT
-    from tdrop.home import Place, one_at_a_time
+    from tdrop.home import Workspace, lock_site
 
-    place, console = Place.at(contracts=contracts), answering(as_json)
-    place.network().target(site)
+    workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
+    workspace.network().target(site)
     if labels is not None and not labels.is_file():
         raise no_such_file(labels, "the outcomes as a file with patient ids")
     from tasks.recalibrate import recalibrate_site
 
-    with one_at_a_time(place, site):
-        new = recalibrate_site(place, site, None if labels is None else str(labels.absolute()), rung)
-    console.answer(plain(new))
-    number = place.resolve(site).contract.task == "regression"
+    with lock_site(workspace, site):
+        new = recalibrate_site(workspace, site, None if labels is None else str(labels.absolute()), rung)
+    console.print_result(plain(new))
+    number = workspace.resolve(site).contract.task == "regression"
     loss = "squared error over the outcome's variance" if number else "log loss"
     gain = "" if new.gain_low is None else f"gain {new.gain:.3f}, {new.gain_low:.3f} to {new.gain_high:.3f}"
     if new.version is None:
@@ -139,7 +139,7 @@ def recalibrate(
         f"[bold]{site}[/]: version {new.version} is candidate: {made} fitted to {new.labels:,} known outcomes "
         f"({loss} {new.log_loss_before:.3f}, then {new.log_loss_after:.3f} out of fold; {gain})."
     )
-    console.remark(f"To approve it: tdrop promote {site} --by NAME --note TEXT{repeat(contracts)}")
+    console.print_hint(f"To approve it: tdrop promote {site} --by NAME --note TEXT{contracts_option(contracts)}")
 
 
 def watch(
@@ -152,21 +152,21 @@ def watch(
 ) -> None:
     """Say whether it is time to retrain: where each rule of the watch stands, and what to do."""
     from tdrop.base import counted, plain
-    from tdrop.home import Place
+    from tdrop.home import Workspace
 
-    place, console = Place.at(contracts=contracts), answering(as_json)
+    workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
     from tasks.governance import publish_watch, read_plan
     from tasks.watch import open_watch, require_champion
     from tdrop.report import summarise_watch
 
-    require_champion(place, site)
-    picked = _pick_up(place, site, console) if pick_up else {}
-    watched = open_watch(place, site)
-    plan = read_plan(place, watched.state)
-    page = publish_watch(place, watched.state)
-    summary = summarise_watch(watched.state, place.network().site(site), watched.champion.described.encoder)
+    require_champion(workspace, site)
+    picked = _pick_up(workspace, site, console) if pick_up else {}
+    watched = open_watch(workspace, site)
+    plan = read_plan(workspace, watched.state)
+    page = publish_watch(workspace, watched.state)
+    summary = summarise_watch(watched.state, workspace.network().site(site), watched.champion.described.encoder)
     foreseen = None if plan is None else list(plan.foreseen)
-    console.answer({**plain(summary), **picked, "foreseen": foreseen, "page": str(page)})
+    console.print_result({**plain(summary), **picked, "foreseen": foreseen, "page": str(page)})
     console.print(
         f"[bold]{site}[/]: {summary.stand}; version {summary.champion}, {counted(summary.patients, 'new patient')} and "
         f"{counted(summary.outcomes, 'known outcome')} since {summary.began[:10]}."
@@ -187,11 +187,11 @@ def watch(
     console.print(str(page))
 
 
-def _pick_up(place: Place, site: str, console: Printer) -> dict[str, object]:
+def _pick_up(workspace: Workspace, site: str, console: Printer) -> dict[str, object]:
     """Scores new batches as the deployed flow does, and says what came of it."""
     from tasks.batches import pick_up
 
-    picked = pick_up(place, site)
+    picked = pick_up(workspace, site)
     console.print(f"[bold]{site}[/]: {picked.scored:,} new {'batch' if picked.scored == 1 else 'batches'} scored.")
     if picked.waiting:
         console.print(f"- {picked.waiting:,} are still being written, and are left for the next time")
@@ -213,21 +213,21 @@ def label_list(
     from tasks.labels import write_list
     from tasks.run import last_run
     from tdrop.base import counted
-    from tdrop.home import Place, idle
+    from tdrop.home import Workspace, lock_idle_site
 
-    place, console = Place.at(contracts=contracts), answering(as_json)
-    last = last_run(place, site)
-    with idle(place, site):
-        written = write_list(place, last, n, seed=seed)
+    workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
+    last = last_run(workspace, site)
+    with lock_idle_site(workspace, site):
+        written = write_list(workspace, last, n, seed=seed)
     sheet = written.sheet
-    console.answer({"site": site, "patients": written.n, "seed": seed, "sheet": str(sheet)})
+    console.print_result({"site": site, "patients": written.n, "seed": seed, "sheet": str(sheet)})
     console.print(
         f"[bold]{site}[/]: {counted(written.n, 'patient')} to look up, drawn with known probabilities. {sheet}"
     )
     if written.outcomes is not None:
         expected = f"About {written.outcomes:.0f} of them are expected to have the outcome"
         console.print(f"{expected}; {written.enough:,} give 10.")
-    console.remark(f"Fill in their outcomes and run: tdrop audit {site} {sheet}{repeat(contracts)}")
+    console.print_hint(f"Fill in their outcomes and run: tdrop audit {site} {sheet}{contracts_option(contracts)}")
 
 
 def promote(
@@ -239,20 +239,20 @@ def promote(
 ) -> None:
     """Approve the site's candidate: make it the champion, the model that scoring uses. Needs --by and --note."""
     from tdrop.base import plain
-    from tdrop.home import Place, one_at_a_time
+    from tdrop.home import Workspace, lock_site
 
     if by is None or note is None:
         raise UsageError("give both --by NAME (who takes responsibility) and --note TEXT (why, and for whom)")
-    place, console = Place.at(contracts=contracts), answering(as_json)
-    place.network().target(site)
+    workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
+    workspace.network().target(site)
     from tasks.governance import put_to_use
     from tasks.registry import promote_candidate
 
     # A run that ends meanwhile must not have its report replaced by the one before it.
-    with one_at_a_time(place, site):
-        promotion = promote_candidate(place, site, by=by, note=note)
-        documents = put_to_use(place, site)
-    console.answer({**plain(promotion), "documents": None if documents is None else str(documents)})
+    with lock_site(workspace, site):
+        promotion = promote_candidate(workspace, site, by=by, note=note)
+        documents = put_to_use(workspace, site)
+    console.print_result({**plain(promotion), "documents": None if documents is None else str(documents)})
     console.print(f"[bold]{site}[/]: version {promotion.version} ({promotion.method}) is champion, promoted by {by}.")
     if documents is not None:
         console.print(f"its model card, and the sealed change plan with what the site has to write: {documents}")
@@ -261,17 +261,17 @@ def promote(
 def rollback(site: SiteName, as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
     """Go back to the champion before this one."""
     from tdrop.base import plain
-    from tdrop.home import Place, one_at_a_time
+    from tdrop.home import Workspace, lock_site
 
-    place, console = Place.at(contracts=contracts), answering(as_json)
-    place.network().target(site)
+    workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
+    workspace.network().target(site)
     from tasks.governance import put_to_use
     from tasks.registry import restore_champion
 
-    with one_at_a_time(place, site):
-        promotion = restore_champion(place, site)
-        put_to_use(place, site)
-    console.answer(plain(promotion))
+    with lock_site(workspace, site):
+        promotion = restore_champion(workspace, site)
+        put_to_use(workspace, site)
+    console.print_result(plain(promotion))
     console.print(
         f"[bold]{site}[/]: version {promotion.version} ({promotion.method}), promoted by {promotion.by}, "
         "is champion again."
@@ -290,13 +290,13 @@ def export(
 ) -> None:
     """Write a folder that may be mailed: the report with small counts hidden."""
     from tasks.run import last_run
-    from tdrop.home import Place
+    from tdrop.home import Workspace
 
     if (by is None) != (note is None):
         raise UsageError("give both --by NAME (who takes responsibility) and --note TEXT (why), or neither")
-    place, console = Place.at(contracts=contracts, writes=folder is None), answering(as_json)
-    last = last_run(place, site)
-    destination = (folder or place.site(site) / "export").absolute()
+    workspace, console = Workspace.at(contracts=contracts, writes=folder is None), make_printer(as_json)
+    last = last_run(workspace, site)
+    destination = (folder or workspace.site(site) / "export").absolute()
     if destination.is_dir() and any(destination.iterdir()) and folder is not None:
         raise UsageError(f"'{destination}' is not empty; give a new folder, so that nothing else is mailed by accident")
     from tasks.export import copy_what_left, export_site
@@ -304,20 +304,20 @@ def export(
     from tasks.publish import assemble
     from tasks.registry import refuse_altered_champion
 
-    policy = place.resolve(site).policy
-    refuse_altered_champion(place, site)
+    policy = workspace.resolve(site).policy
+    refuse_altered_champion(workspace, site)
     # A person's own folder is new; in ours an earlier export may have left what is hidden now.
     with _replaced_whole(destination) if folder is None else nullcontext(destination) as incoming:
-        if os.access(place.root, os.W_OK) or policy.exempt:
+        if os.access(workspace.root, os.W_OK) or policy.exempt:
             word = f"{by}: {note}" if by and note else ""
-            withheld = export_site(place, last, assemble(place, last), incoming, word).withheld
+            withheld = export_site(workspace, last, assemble(workspace, last), incoming, word).withheld
         else:
-            withheld = copy_what_left(place, site, incoming)
-        export_watch(place, site, incoming)
-        export_card(place, site, incoming)
+            withheld = copy_what_left(workspace, site, incoming)
+        export_watch(workspace, site, incoming)
+        export_card(workspace, site, incoming)
     rule = "nothing hidden (exempt)" if policy.exempt else f"counts under {policy.threshold} hidden"
     threshold = None if policy.exempt else policy.threshold
-    console.answer(
+    console.print_result(
         {
             "site": site,
             "folder": str(destination),

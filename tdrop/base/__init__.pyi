@@ -18,7 +18,7 @@ from .errors import (
     listen_to_notices as listen_to_notices,
     notice as notice,
     notice_another_try as notice_another_try,
-    used_up as used_up,
+    resource_error as resource_error,
 )
 from .records import (
     PARSING as PARSING,

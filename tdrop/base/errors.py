@@ -111,7 +111,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; known: {', '.join(names[:_MOST_NAMED])}{more}" if names else ""
 
 
-def used_up(error: BaseException | None) -> Unwritable | OutOfMemory | None:
+def resource_error(error: BaseException | None) -> Unwritable | OutOfMemory | None:
     """The error to raise if disk or memory caused a failure, however deep below other errors; None if neither did."""
     while error is not None:
         code, name = getattr(error, "errno", None), getattr(error, "sqlite_errorname", None)

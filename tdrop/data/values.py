@@ -19,7 +19,7 @@ import pyarrow as arrow
 import pyarrow.compute as compute
 from numpy.typing import NDArray
 
-from tdrop.base import Doubles, Mask, used_up
+from tdrop.base import Doubles, Mask, resource_error
 from tdrop.contracts import Column, Contract, Extract, Site, is_number, known_labels, plain_label, to_label
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
@@ -262,4 +262,4 @@ def write_patients(path: Path, table: pd.DataFrame) -> None:
         beside.replace(path)
     except OSError as error:
         beside.unlink(missing_ok=True)
-        raise used_up(error) or error from error
+        raise resource_error(error) or error from error

@@ -121,7 +121,7 @@ def worker_processes(count: int | None = None) -> Iterator[None]:
         if count == 0:
             yield
             return
-        warm_up()
+        preload_workers()
         pool = _pool = WorkerPool(count or os.cpu_count() or 1)
         try:
             with on_interrupt(pool.kill):
@@ -133,7 +133,7 @@ def worker_processes(count: int | None = None) -> Iterator[None]:
         _decided = False
 
 
-def warm_up() -> None:
+def preload_workers() -> None:
     """Starts loading what workers need, while this process has other things to do."""
     if CONTEXT.get_start_method() == "forkserver":
         CONTEXT.set_forkserver_preload(["tdrop.home.preload"])
@@ -154,7 +154,7 @@ def compute(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     return result
 
 
-def side_by_side(fn: Callable[..., R], calls: Sequence[tuple[Any, ...]], done: Callable[[], None]) -> list[R]:
+def compute_all(fn: Callable[..., R], calls: Sequence[tuple[Any, ...]], done: Callable[[], None]) -> list[R]:
     """Makes calls that use `compute`, side by side, and returns their results in order; `done` is called after each.
 
     On a worker of a Dask cluster the calls spread over the cluster.
@@ -190,7 +190,7 @@ def _on_dask_worker() -> bool:
     return True
 
 
-def collect_rarely() -> None:
+def tune_garbage_collector() -> None:
     """Runs the garbage collector a hundred times less often: imports make a million objects that all stay."""
     gc.set_threshold(70_000, 20, 20)
 
@@ -206,7 +206,7 @@ def set_one_thread() -> None:
 def _start_worker(lifeline: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, args=(lifeline,), daemon=True).start()
-    collect_rarely()
+    tune_garbage_collector()
     set_one_thread()
 
 

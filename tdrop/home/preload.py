@@ -10,7 +10,7 @@ import sys
 from importlib import import_module
 from types import TracebackType
 
-from tdrop.home.pool import PRELOADED, collect_rarely
+from tdrop.home.pool import PRELOADED, tune_garbage_collector
 
 
 def _print_unless_command_ended(
@@ -22,7 +22,7 @@ def _print_unless_command_ended(
 
 
 sys.excepthook = _print_unless_command_ended
-collect_rarely()
+tune_garbage_collector()
 for name in PRELOADED:
     import_module(name)
 # What stays for ever is not looked through, and so not copied, in every worker.

@@ -44,7 +44,7 @@ _counts: dict[tuple[str, str], tuple[int, int]] = {}
 _lock = threading.Lock()
 
 
-def listen(listener: Listener) -> None:
+def add_listener(listener: Listener) -> None:
     """Adds a listener, once."""
     if listener not in _listeners:
         _listeners.append(listener)
@@ -61,14 +61,14 @@ def emit_progress(site: str, stage: str, done: int = 1, total: int = 1, detail: 
         listener(Event(site, stage, done, total, detail, public))
 
 
-def expect(site: str, stage: str, total: int) -> None:
+def start_stage(site: str, stage: str, total: int) -> None:
     """Announces how many steps a stage has."""
     with _lock:
         _counts[site, stage] = (0, total)
     emit_progress(site, stage, 0, total)
 
 
-def reach(site: str, stage: str, done: int, detail: str = "") -> None:
+def set_steps_done(site: str, stage: str, done: int, detail: str = "") -> None:
     """Tells that at least so many announced steps are done."""
     with _lock:
         before, total = _counts.get((site, stage), (done, done))

@@ -18,9 +18,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from tdrop.base import DataError, UsageError, plain, read_record
-from tdrop.home.place import PRIVATE, Place, ResolvedSite, write_private
 from tdrop.home.progress import SENTENCE, interrupt_requested
 from tdrop.home.store import program_digest
+from tdrop.home.workspace import PRIVATE, ResolvedSite, Workspace, write_private
 
 logger = logging.getLogger(__name__)
 STATUS = "status.json"
@@ -85,18 +85,18 @@ class RunningNote:
     started: str
 
 
-def read_note(place: Place, site: str) -> RunningNote | None:
+def read_note(workspace: Workspace, site: str) -> RunningNote | None:
     """The note of a run that is under way or was interrupted, or None."""
     try:
-        return read_record(RunningNote, place.site(site) / RUNNING)
+        return read_record(RunningNote, workspace.site(site) / RUNNING)
     except (OSError, ValueError, DataError):
         return None
 
 
 @contextmanager
-def noted_as_running(place: Place, site: str, flow_run: str) -> Iterator[None]:
+def mark_as_running(workspace: Workspace, site: str, flow_run: str) -> Iterator[None]:
     """Leaves a note for the block; where the process is interrupted or killed inside it, the note stays."""
-    note = place.site(site) / RUNNING
+    note = workspace.site(site) / RUNNING
     write_private(note, json.dumps(plain(RunningNote(flow_run, now()))))
     try:
         yield
@@ -123,9 +123,9 @@ def current_inputs(site: ResolvedSite, settings: Mapping[str, Any]) -> Inputs:
 
 
 @contextmanager
-def one_at_a_time(place: Place, site: str) -> Iterator[None]:
+def lock_site(workspace: Workspace, site: str) -> Iterator[None]:
     """Lets a second run of a site wait for the first; it then finds nothing changed."""
-    lock = _lock(place, site)
+    lock = _lock(workspace, site)
     try:
         lock.acquire(timeout=0)
     except Timeout:
@@ -138,25 +138,25 @@ def one_at_a_time(place: Place, site: str) -> Iterator[None]:
 
 
 @contextmanager
-def idle(place: Place, site: str) -> Iterator[None]:
+def lock_idle_site(workspace: Workspace, site: str) -> Iterator[None]:
     """Keeps runs of a site away for the block; refuses while one is under way."""
     try:
-        with _lock(place, site).acquire(timeout=0):
+        with _lock(workspace, site).acquire(timeout=0):
             yield
     except Timeout:
         raise UsageError(f"a run of site '{site}' is under way; try again when it has ended") from None
 
 
-def _lock(place: Place, site: str) -> FileLock:
-    folder = place.root / "locks"
+def _lock(workspace: Workspace, site: str) -> FileLock:
+    folder = workspace.root / "locks"
     folder.mkdir(exist_ok=True, mode=PRIVATE)
     return FileLock(folder / f"{site}.lock", mode=0o600)
 
 
-def is_running(place: Place, site: str) -> bool:
+def is_running(workspace: Workspace, site: str) -> bool:
     """Whether a run of the site is under way; it is asked without making a lock, so that reading a home is enough."""
     try:
-        with (place.root / "locks" / f"{site}.lock").open("rb") as file:
+        with (workspace.root / "locks" / f"{site}.lock").open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -165,34 +165,34 @@ def is_running(place: Place, site: str) -> bool:
     return False
 
 
-def read_status(place: Place, site: str) -> Status | None:
+def read_status(workspace: Workspace, site: str) -> Status | None:
     """The site's status, or None before its first run or when the file is not readable."""
-    note = read_note(place, site)
-    if note is not None and not is_running(place, site):
+    note = read_note(workspace, site)
+    if note is not None and not is_running(workspace, site):
         return Status(site, None, "interrupted", None, note.started, SENTENCE)
     try:
-        return read_record(Status, place.site(site) / STATUS)
+        return read_record(Status, workspace.site(site) / STATUS)
     except (OSError, ValueError, DataError):
         return None
 
 
-def write_status(place: Place, status: Status) -> None:
+def write_status(workspace: Workspace, status: Status) -> None:
     """Replaces the site's status."""
-    write_private(place.site(status.site) / STATUS, json.dumps(plain(status), indent=1, sort_keys=True) + "\n")
+    write_private(workspace.site(status.site) / STATUS, json.dumps(plain(status), indent=1, sort_keys=True) + "\n")
 
 
-def tell_use(place: Place, site: str, use: str) -> None:
+def update_status_sentence(workspace: Workspace, site: str, use: str) -> None:
     """Lets the status of a site whose report was made anew say what that report says."""
-    status = read_status(place, site)
+    status = read_status(workspace, site)
     if status is not None and status.outcome == "done":
-        write_status(place, replace(status, sentence=use))
+        write_status(workspace, replace(status, sentence=use))
 
 
-def unchanged(place: Place, site: str, inputs: Inputs) -> bool:
+def nothing_changed(workspace: Workspace, site: str, inputs: Inputs) -> bool:
     """Whether the last run ended well and started from exactly these inputs."""
-    status = read_status(place, site)
+    status = read_status(workspace, site)
     good = status is not None and status.outcome == "done" and status.inputs == inputs
-    return good and (place.latest(site) / "report.html").is_file()
+    return good and (workspace.latest(site) / "report.html").is_file()
 
 
 def now() -> str:

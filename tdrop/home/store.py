@@ -34,8 +34,8 @@ from filelock import FileLock
 from pydantic import Field
 
 from tdrop.base import DataError, plain, read_record, write_json
-from tdrop.home.place import PRIVATE, Place, ResolvedSite, write_private
 from tdrop.home.pool import compute
+from tdrop.home.workspace import PRIVATE, ResolvedSite, Workspace, write_private
 
 logger = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
@@ -67,7 +67,7 @@ def file_digest(file: Path) -> str:
 SECRET = "digest.key"
 
 
-def keyed(home: Path, digest: str) -> str:
+def keyed_digest(home: Path, digest: str) -> str:
     """A digest as this home tells it.
 
     Whoever knows all patients of a site but one could compute a plain digest of the rows for every guess about the
@@ -113,12 +113,12 @@ class Ref:
         return float(self.json(TIMES)["seconds"]) if file.is_file() else None
 
     @property
-    def intact(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether every file is as the stage was finished."""
         return self.digest == stage_digest(Path(self.store).parent, _contents(self.path))
 
     @property
-    def same_anywhere(self) -> str:
+    def content_digest(self) -> str:
         """Digest of its files that every home gives the same work: models are compared by it. It never leaves."""
         return digest_of(self.json(MANIFEST)["files"])
 
@@ -137,7 +137,7 @@ class Ref:
 
 def stage_digest(home: Path, contents: Mapping[str, str]) -> str:
     """The digest of a stage by its files' digests, keyed with the home's secret."""
-    return keyed(home, digest_of(contents))
+    return keyed_digest(home, digest_of(contents))
 
 
 #: Packages whose version decides what a stage holds.
@@ -190,14 +190,14 @@ class Stage(Generic[P]):
         functools.update_wrapper(self, build)
         self.name, self.build, self.in_worker, self.of_site = name, build, in_worker, of_site
         first, *inputs = inspect.signature(build).parameters.values()
-        site = [] if of_site else [first.replace(name="site", annotation="Place | ResolvedSite")]
+        site = [] if of_site else [first.replace(name="site", annotation="Workspace | ResolvedSite")]
         self.__signature__ = inspect.Signature([*site, *inputs])
 
-    def __call__(self, site: Place | ResolvedSite, *args: P.args, **kwargs: P.kwargs) -> Ref:
+    def __call__(self, site: Workspace | ResolvedSite, *args: P.args, **kwargs: P.kwargs) -> Ref:
         """Returns the stage for these inputs, building it only when the store does not have it.
 
         Args:
-            site: The site, or the place, in whose store it is.
+            site: The site, or the workspace, in whose store it is.
             *args: The inputs of the stage.
             **kwargs: The same by name.
         """
@@ -213,7 +213,7 @@ class Stage(Generic[P]):
             else:
                 self.build(folder, **inputs)
 
-        root = site.root if isinstance(site, Place) else site.place.root
+        root = site.root if isinstance(site, Workspace) else site.workspace.root
         return Store(root).make(self.name, {name: _as_input(value) for name, value in inputs.items()}, build)
 
     def build_timed(self, folder: Path, **inputs: Any) -> None:
@@ -277,12 +277,12 @@ class Store:
         key = digest_of({"stage": stage, "inputs": dict(inputs), "code": code_digest()})
         folder = self.root / stage / key[:32]
         writable = os.access(self.root, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
-        if not writable and (kept := _intact(self.root.parent, folder)) is not None:
+        if not writable and (kept := _digest_if_intact(self.root.parent, folder)) is not None:
             # A home that may only be read: what is finished is used as it is.
             return Ref(stage, folder.relative_to(self.root).as_posix(), kept, str(self.root), True)
         # Another site's run may be making the same stage: what depends on the source alone is made once for all.
         with _locked(folder):
-            digest = _intact(self.root.parent, folder)
+            digest = _digest_if_intact(self.root.parent, folder)
             reused = digest is not None
             if digest is None:
                 digest = self._build(folder, inputs, build)
@@ -324,7 +324,7 @@ def _contents(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): file_digest(path) for path in files}
 
 
-def _intact(home: Path, folder: Path) -> str | None:
+def _digest_if_intact(home: Path, folder: Path) -> str | None:
     """The digest of a finished stage, or None when it is absent or was damaged."""
     try:
         contents = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
@@ -369,4 +369,4 @@ class SealedFile:
         return document if seal == self._seal(document) else None
 
     def _seal(self, document: Any) -> str:
-        return keyed(self.home, f"{self.kind} {digest_of(document)}")
+        return keyed_digest(self.home, f"{self.kind} {digest_of(document)}")

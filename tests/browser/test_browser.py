@@ -40,7 +40,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromiu
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Writes every kind of page."""
-    place = tmp_path_factory.mktemp("pages")
+    workspace = tmp_path_factory.mktemp("pages")
     full = report_data(target_rows=600, source_rows=1200)
     expected = make_forecast(tuple(full.predictions), 1200, 600)
     full = replace(full, forecast=expected, observations=make_observations(expected, full.method, 600))
@@ -51,17 +51,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     stopped = replace(bare, shift=replace(bare.shift, verdict="stop"), promotion=promotion)
     cases = {"full": full, "bare": bare, "stopped": stopped}
     for name, data in cases.items():
-        (place / f"{name}.html").write_text(render_report(data), encoding="utf-8")
-    (place / "details.html").write_text(render_details(full), encoding="utf-8")
+        (workspace / f"{name}.html").write_text(render_report(data), encoding="utf-8")
+    (workspace / "details.html").write_text(render_details(full), encoding="utf-8")
     lines = [IndexLine(replace(report_summary(data), title=name), f"{name}.html") for name, data in cases.items()]
-    (place / "index.html").write_text(render_index(lines), encoding="utf-8")
+    (workspace / "index.html").write_text(render_index(lines), encoding="utf-8")
     page = render_shift_page(full.site, full.source_title, full.shift, full.matching, full.validation, full.contract)
-    (place / "shift.html").write_text(page, encoding="utf-8")
+    (workspace / "shift.html").write_text(page, encoding="utf-8")
     status = Status("ferryside", None, "stopped", "2026-11-16T09:30:00+00:00", reason="column 'stage' is missing")
     halt, letter = halt_of(status), "Your extract cannot be used as it is."
     halted = render_halt(halt, SiteSummary("ferryside", "Ferryside"), "full.html", letter)
-    (place / "halted.html").write_text(halted, encoding="utf-8")
-    return place
+    (workspace / "halted.html").write_text(halted, encoding="utf-8")
+    return workspace
 
 
 @pytest.fixture(scope="module")

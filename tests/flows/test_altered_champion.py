@@ -28,33 +28,33 @@ NAME = "tdrop-harbour"
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def workspace(tmp_path_factory):
     """One tiny site with two champions: version 1, and in use version 2."""
-    place = write_tiny_network(tmp_path_factory.mktemp("altered"))
+    workspace = write_tiny_network(tmp_path_factory.mktemp("altered"))
     method = "logistic_regression"
     with pytest.MonkeyPatch.context() as patch:
         leave_reports_out(patch)
         for refits in (5, 6):
             chosen = {"methods": (method,), "method_settings": {method: {"refits": refits}}}
             settings = TransferSettings(**chosen, seeds=1, trials=1, folds=2, bootstrap=50)
-            transfer(place, "harbour", settings)
-            promote_candidate(place, "harbour", by="Dr Chen", note="review clinics only")
-    return place
+            transfer(workspace, "harbour", settings)
+            promote_candidate(workspace, "harbour", by="Dr Chen", note="review clinics only")
+    return workspace
 
 
-def version(place):
-    return version_at(place, "harbour", CHAMPION)
+def version(workspace):
+    return version_at(workspace, "harbour", CHAMPION)
 
 
-def kept(place) -> Path:
+def kept(workspace) -> Path:
     """The champion's copy below the home."""
-    return copy_of(place, version(place)).folder
+    return copy_of(workspace, version(workspace)).folder
 
 
-def stored(place, number: str | None = None) -> Path:
+def stored(workspace, number: str | None = None) -> Path:
     """A version's files in MLflow's own store."""
-    client = connect(place)
-    source = client.get_model_version(NAME, number or str(version(place).version)).source
+    client = connect(workspace)
+    source = client.get_model_version(NAME, number or str(version(workspace).version)).source
     return Path(client.get_logged_model(source.removeprefix("models:/")).artifact_location.removeprefix("file://"))
 
 
@@ -83,20 +83,20 @@ def put_back(folder: Path):
             beside.write_bytes(seal)
 
 
-def served(place):
+def served(workspace):
     """The model as `mlflow models serve` loads it."""
     import mlflow
 
-    connect(place)
+    connect(workspace)
     return mlflow.pyfunc.load_model(f"models:/{NAME}@champion")
 
 
-def score(place):
-    return score_batch(place, "harbour", str(place.root / "demo" / "harbour.csv"))
+def score(workspace):
+    return score_batch(workspace, "harbour", str(workspace.root / "demo" / "harbour.csv"))
 
 
-def score_one(place):
-    return find_champion(place, "harbour")
+def score_one(workspace):
+    return find_champion(workspace, "harbour")
 
 
 def alter(folder, file):
@@ -154,46 +154,46 @@ WHOLE = [add_file, add_pipe, add_note_inside, add_linked_folder, link_folder, li
 
 
 @pytest.mark.parametrize("change", [alter, remove, link])
-def test_every_file_of_the_copy_counts(place, change):
-    for file in files_of(kept(place)):
-        with put_back(folder := kept(place)):
+def test_every_file_of_the_copy_counts(workspace, change):
+    for file in files_of(kept(workspace)):
+        with put_back(folder := kept(workspace)):
             change(folder, file)
             with pytest.raises(TdropError, match="altered since its promotion; remove"):
-                score_one(place)
-    assert score_one(place)
+                score_one(workspace)
+    assert score_one(workspace)
 
 
 @pytest.mark.parametrize("change", [*WHOLE, a_file_instead])
-def test_the_copy_is_as_promoted_or_refused(place, change):
-    with put_back(folder := kept(place)):
+def test_the_copy_is_as_promoted_or_refused(workspace, change):
+    with put_back(folder := kept(workspace)):
         change(folder)
         with pytest.raises(TdropError, match="altered since its promotion; remove"):
-            score_one(place)
-    assert score_one(place)
+            score_one(workspace)
+    assert score_one(workspace)
 
 
-def test_another_versions_files_are_not_the_champion(place):
-    with put_back(folder := kept(place)):
+def test_another_versions_files_are_not_the_champion(workspace):
+    with put_back(folder := kept(workspace)):
         shutil.rmtree(folder)
-        shutil.copytree(stored(place, "1"), folder)
+        shutil.copytree(stored(workspace, "1"), folder)
         with pytest.raises(TdropError, match="altered since its promotion; remove"):
-            score_one(place)
-    with put_back(folder := stored(place)):
+            score_one(workspace)
+    with put_back(folder := stored(workspace)):
         shutil.rmtree(folder)
-        shutil.copytree(stored(place, "1"), folder)
+        shutil.copytree(stored(workspace, "1"), folder)
         for use in (score_one, served):
             with pytest.raises(TdropError, match="altered"):
-                use(place)
+                use(workspace)
 
 
 @pytest.mark.parametrize("change", [alter, remove])
-def test_every_file_of_the_store_counts(place, change):
-    for file in files_of(stored(place)):
-        with put_back(folder := stored(place)):
+def test_every_file_of_the_store_counts(workspace, change):
+    for file in files_of(stored(workspace)):
+        with put_back(folder := stored(workspace)):
             change(folder, file)
             with pytest.raises(TdropError, match=r"altered in MLflow's store|has no files in MLflow"):
-                score_one(place)
-    assert score_one(place)
+                score_one(workspace)
+    assert score_one(workspace)
 
 
 def remove_seal(beside):
@@ -214,25 +214,25 @@ def pipe_for_seal(beside):
 
 
 @pytest.mark.parametrize("change", [remove_seal, empty_seal, unreadable_seal, pipe_for_seal])
-def test_a_seal_that_is_not_that_of_the_promotion_is_refused(place, change):
-    with put_back(folder := kept(place)):
+def test_a_seal_that_is_not_that_of_the_promotion_is_refused(workspace, change):
+    with put_back(folder := kept(workspace)):
         change(folder.with_suffix(".seal"))
         with pytest.raises(TdropError, match="seal") as refused:
-            score_one(place)
+            score_one(workspace)
         assert "remove" in str(refused.value) or "promote" in str(refused.value)
-    assert score_one(place)
+    assert score_one(workspace)
 
 
-def test_a_machine_that_never_had_the_model_takes_it_by_mlflows_seal(place):
-    folder = kept(place)
+def test_a_machine_that_never_had_the_model_takes_it_by_mlflows_seal(workspace):
+    folder = kept(workspace)
     shutil.rmtree(folder)
     folder.with_suffix(".seal").unlink()
-    assert score_one(place)
+    assert score_one(workspace)
     assert folder.with_suffix(".seal").is_file()
     with put_back(folder):
         folder.with_suffix(".seal").unlink()
         with pytest.raises(TdropError, match="seal"):
-            score_one(place)
+            score_one(workspace)
 
 
 TAGS = {
@@ -243,112 +243,112 @@ TAGS = {
 
 
 @pytest.mark.parametrize("tag", TAGS)
-def test_a_version_without_what_a_promotion_leaves_is_refused(place, tag):
-    client, champion = connect(place), version(place)
+def test_a_version_without_what_a_promotion_leaves_is_refused(workspace, tag):
+    client, champion = connect(workspace), version(workspace)
     client.delete_model_version_tag(NAME, champion.version, tag)
     try:
         for use in (score_one, served):
             with pytest.raises(TdropError, match=TAGS[tag]):
-                use(place)
+                use(workspace)
     finally:
         client.set_model_version_tag(NAME, champion.version, tag, champion.tags[tag])
-    assert score_one(place)
+    assert score_one(workspace)
 
 
-def test_a_seal_of_other_bytes_in_mlflow_is_refused(place):
-    client, champion = connect(place), version(place)
+def test_a_seal_of_other_bytes_in_mlflow_is_refused(workspace):
+    client, champion = connect(workspace), version(workspace)
     other = client.get_model_version(NAME, "1").tags["tdrop.seal"]
     client.set_model_version_tag(NAME, champion.version, "tdrop.seal", other)
     try:
         with pytest.raises(TdropError, match="not the one beside its copy"):
-            score_one(place)
+            score_one(workspace)
         with pytest.raises(TdropError, match="altered since its promotion"):
-            served(place)
+            served(workspace)
     finally:
         client.set_model_version_tag(NAME, champion.version, "tdrop.seal", champion.tags["tdrop.seal"])
 
 
 @pytest.mark.parametrize("change", [alter, remove])
-def test_what_is_served_is_what_was_promoted(place, change):
+def test_what_is_served_is_what_was_promoted(workspace, change):
     import mlflow
 
-    for file in files_of(stored(place)):
+    for file in files_of(stored(workspace)):
         if file.name in {"MLmodel", "served_model.py"}:
             continue  # MLflow cannot load without the one, and runs the other
-        with put_back(folder := stored(place)):
+        with put_back(folder := stored(workspace)):
             change(folder, file)
             with pytest.raises((TdropError, mlflow.exceptions.MlflowException, OSError)):
-                served(place)
-    assert served(place)
+                served(workspace)
+    assert served(workspace)
 
 
-def test_only_the_champion_is_served(place, tmp_path):
+def test_only_the_champion_is_served(workspace, tmp_path):
     import mlflow
 
-    connect(place)
+    connect(workspace)
     with pytest.raises(TdropError, match="not the champion"):
         mlflow.pyfunc.load_model(f"models:/{NAME}/1")
-    shutil.copytree(stored(place), tmp_path / "model", ignore=shutil.ignore_patterns(ADDED))
+    shutil.copytree(stored(workspace), tmp_path / "model", ignore=shutil.ignore_patterns(ADDED))
     with pytest.raises(TdropError, match="no registered version"):
         mlflow.pyfunc.load_model(str(tmp_path / "model"))
 
 
-def recalibrate(place):
-    return recalibrate_site(place, "harbour", str(place.root / "demo" / "harbour_outcomes.csv"))
+def recalibrate(workspace):
+    return recalibrate_site(workspace, "harbour", str(workspace.root / "demo" / "harbour_outcomes.csv"))
 
 
-def export(place):
-    folder = place.root / "mailed"
+def export(workspace):
+    folder = workspace.root / "mailed"
     try:
-        tdrop("export", "harbour", "--folder", folder, "--contracts", place.contracts)
+        tdrop("export", "harbour", "--folder", folder, "--contracts", workspace.contracts)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def audit(place):
-    return audit_site(place, "harbour", str(place.root / "demo" / "harbour_outcomes.csv"))
+def audit(workspace):
+    return audit_site(workspace, "harbour", str(workspace.root / "demo" / "harbour_outcomes.csv"))
 
 
 @pytest.mark.parametrize("use", [score, recalibrate, export, audit])
-def test_every_command_that_speaks_of_the_champion_refuses(place, use, monkeypatch):
-    monkeypatch.setenv("TDROP_HOME", place.home)
-    before = {path: path.lstat().st_mtime_ns for path in place.site("harbour").rglob("*")}
+def test_every_command_that_speaks_of_the_champion_refuses(workspace, use, monkeypatch):
+    monkeypatch.setenv("TDROP_HOME", workspace.home)
+    before = {path: path.lstat().st_mtime_ns for path in workspace.site("harbour").rglob("*")}
     for where in (kept, stored):
-        with put_back(folder := where(place)):
+        with put_back(folder := where(workspace)):
             alter(folder, next(file for file in files_of(folder) if file.name == "served.json"))
             with pytest.raises(TdropError, match="altered"):
-                use(place)
-    after = {path: path.lstat().st_mtime_ns for path in place.site("harbour").rglob("*") if path.name != ".lock"}
-    assert {path for path in after if after[path] != before.get(path)} <= {place.site("harbour")}
+                use(workspace)
+    after = {path: path.lstat().st_mtime_ns for path in workspace.site("harbour").rglob("*") if path.name != ".lock"}
+    assert {path for path in after if after[path] != before.get(path)} <= {workspace.site("harbour")}
 
 
 @pytest.mark.parametrize("use", [export, audit])
-def test_a_report_whose_models_were_altered_on_disk_is_not_told_again(place, use, monkeypatch):
-    monkeypatch.setenv("TDROP_HOME", place.home)
-    file = last_run(place, "harbour").trained.fits["logistic_regression"][0].path / "predictions.npz"
+def test_a_report_whose_models_were_altered_on_disk_is_not_told_again(workspace, use, monkeypatch):
+    monkeypatch.setenv("TDROP_HOME", workspace.home)
+    file = last_run(workspace, "harbour").trained.fits["logistic_regression"][0].path / "predictions.npz"
     before = file.read_bytes()
     file.write_bytes(before + b" ")
     try:
         with pytest.raises(TdropError, match=r"altered on disk .*--again"):
-            use(place)
+            use(workspace)
     finally:
         file.write_bytes(before)
 
 
-def test_a_champion_before_that_was_altered_is_not_gone_back_to(place):
-    now = version(place).version
-    with put_back(folder := stored(place, "1")):
+def test_a_champion_before_that_was_altered_is_not_gone_back_to(workspace):
+    now = version(workspace).version
+    with put_back(folder := stored(workspace, "1")):
         alter(folder, next(file for file in files_of(folder) if file.name == "served.json"))
         with pytest.raises(TdropError, match=r"version 1 of .* altered in MLflow's store"):
-            restore_champion(place, "harbour")
-    assert version(place).version == now
+            restore_champion(workspace, "harbour")
+    assert version(workspace).version == now
 
 
-def test_a_candidate_that_was_altered_after_its_run_is_not_promoted(place):
-    sealed = version(place).tags["tdrop.seal"]
-    with put_back(folder := stored(place)):
+def test_a_candidate_that_was_altered_after_its_run_is_not_promoted(workspace):
+    sealed = version(workspace).tags["tdrop.seal"]
+    with put_back(folder := stored(workspace)):
         alter(folder, next(file for file in files_of(folder) if file.name == "served.json"))
         with pytest.raises(TdropError, match="not those that its run registered"):
-            promote_candidate(place, "harbour", by="Dr Chen", note="again")
-    assert version(place).tags["tdrop.seal"] == sealed
-    assert score_one(place)
+            promote_candidate(workspace, "harbour", by="Dr Chen", note="again")
+    assert version(workspace).tags["tdrop.seal"] == sealed
+    assert score_one(workspace)

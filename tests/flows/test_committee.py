@@ -35,14 +35,14 @@ SETTINGS = TransferSettings(
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def workspace(tmp_path_factory):
     found = write_tiny_network(tmp_path_factory.mktemp("committee"))
     transfer(found, "harbour", SETTINGS)
     return found
 
 
-def test_it_is_chosen_and_its_risks_are_the_members_mean(place):
-    run = last_run(place, "harbour")
+def test_it_is_chosen_and_its_risks_are_the_members_mean(workspace):
+    run = last_run(workspace, "harbour")
     assert (run.chosen, run.choice.members) == (COMMITTEE, MEMBERS)
     assert set(run.trained.fits) == {*MEMBERS, COMMITTEE}
     for seed in range(2):
@@ -51,8 +51,8 @@ def test_it_is_chosen_and_its_risks_are_the_members_mean(place):
         assert not np.allclose(risks[0], risks[1], atol=1e-3)
 
 
-def test_it_is_shown_beside_the_methods(place):
-    folder = place.latest("harbour")
+def test_it_is_shown_beside_the_methods(workspace):
+    folder = workspace.latest("harbour")
     rows = json.loads((folder / "evaluation.json").read_text())["rows"]
     assert {row["method"] for row in rows} == {*MEMBERS, COMMITTEE}
     assert "The average of Logistic regression and Gradient boosting" in (folder / "report.html").read_text()
@@ -61,17 +61,17 @@ def test_it_is_shown_beside_the_methods(place):
     assert "the average of Logistic regression and Gradient boosting" in details
 
 
-def test_what_is_promoted_scores_as_the_report_did(place):
-    promote_candidate(place, "harbour", by="Ann", note="looked at it")
-    batch = str(place.root / "demo" / "harbour.csv")
-    scored = pd.read_csv(Path(score_batch(place, "harbour", batch).folder) / "patients.csv")
-    reported = pd.read_csv(place.latest("harbour") / "patients.csv")
+def test_what_is_promoted_scores_as_the_report_did(workspace):
+    promote_candidate(workspace, "harbour", by="Ann", note="looked at it")
+    batch = str(workspace.root / "demo" / "harbour.csv")
+    scored = pd.read_csv(Path(score_batch(workspace, "harbour", batch).folder) / "patients.csv")
+    reported = pd.read_csv(workspace.latest("harbour") / "patients.csv")
     pd.testing.assert_frame_equal(scored.drop(columns="filled_in"), reported.drop(columns="moved_by"))
 
 
-def test_one_method_alone_is_taken_where_that_is_asked_for(place):
-    transfer(place, "harbour", SETTINGS.model_copy(update={"committee": False}))
-    run = last_run(place, "harbour")
+def test_one_method_alone_is_taken_where_that_is_asked_for(workspace):
+    transfer(workspace, "harbour", SETTINGS.model_copy(update={"committee": False}))
+    run = last_run(workspace, "harbour")
     assert run.chosen == "logistic_regression"
     assert COMMITTEE not in run.trained.fits
 

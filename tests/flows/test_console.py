@@ -38,11 +38,11 @@ def drawn(progress: shown.RunProgress) -> list[str]:
 def test_the_time_to_go_stands_beside_the_stage():
     progress, clock = progress_of("harbour", "hillside")
     assert sum("waiting" in line for line in drawn(progress)) == 2
-    progress.take(Event("harbour", "read and check", 0, 1))
+    progress.on_event(Event("harbour", "read and check", 0, 1))
     clock.now += 60
     for stage in ("read and check", "encode", "estimate shift", "match"):
-        progress.take(Event("harbour", stage, 1, 1))
-    progress.take(Event("harbour", "tune", 20, 40, "mlp"))
+        progress.on_event(Event("harbour", stage, 1, 1))
+    progress.on_event(Event("harbour", "tune", 20, 40, "mlp"))
     share = (3 + 1 + 4 + 1 + 45 / 2) / sum(shown.STAGES.values())
     assert progress.tasks[0].completed == pytest.approx(share)
     minutes, seconds = divmod(round(60 * (1 - share) / share), 60)
@@ -54,16 +54,16 @@ def test_the_time_to_go_stands_beside_the_stage():
 
 def test_within_a_long_step_the_time_to_go_counts_down():
     progress, clock = progress_of("harbour")
-    progress.take(Event("harbour", "read and check", 0, 1))
+    progress.on_event(Event("harbour", "read and check", 0, 1))
     clock.now += 60
-    progress.take(Event("harbour", "tune", 20, 40))
+    progress.on_event(Event("harbour", "tune", 20, 40))
     rests = []
     for _ in range(4):
         words = shown.to_go(progress.tasks[0])
         minutes, _, seconds = words.removeprefix(", about ").removesuffix(" to go").partition(":")
         rests.append(60 * int(minutes) + int(seconds))
         clock.now += 20
-        progress.take(Event("harbour", "tune", 20, 40, "still"))
+        progress.on_event(Event("harbour", "tune", 20, 40, "still"))
     assert rests == [rests[0] - 20 * step for step in range(4)]
     clock.now += 1000
     assert shown.to_go(progress.tasks[0]) == ""
@@ -72,7 +72,7 @@ def test_within_a_long_step_the_time_to_go_counts_down():
 def test_where_no_terminal_is_a_stage_is_a_line_and_silence_is_broken(monkeypatch):
     monkeypatch.setattr(shown, "SIGN_OF_LIFE_SECONDS", 0.02)
     out = io.StringIO()
-    with shown.watching(["harbour"], Console(file=out, width=100)):
+    with shown.show_progress(["harbour"], Console(file=out, width=100)):
         for _ in range(3):
             emit_progress("harbour", "encode", detail="9 features")
         emit_progress("harbour", "tune", 3, 40)
@@ -89,6 +89,6 @@ def test_where_no_terminal_is_a_stage_is_a_line_and_silence_is_broken(monkeypatc
 def test_a_terminal_shows_a_bar_per_site():
     out = io.StringIO()
     terminal = Console(file=out, width=100, force_terminal=True, color_system=None)
-    with shown.watching(["harbour"], terminal):
+    with shown.show_progress(["harbour"], terminal):
         emit_progress("harbour", "draws", 2, 5, "2 of 5")
     assert "0:00:00 draws 2 of 5" in out.getvalue(), "a stage that is not the pipeline's has no number"

@@ -41,13 +41,13 @@ def test_neither_a_killed_worker_nor_sites_at_once_change_a_digit(
     settings = tiny_settings.model_copy(update={"methods": tuple(METHODS), "method_settings": METHODS})
 
     def transfer_all(folder, **where):
-        place = write_tiny_network(tmp_path / folder)
-        (place.root / "demo" / "hillside.csv").unlink()
-        results = transfer_several(place, ["harbour", "hillside", "lakeside"], settings, **where)
+        workspace = write_tiny_network(tmp_path / folder)
+        (workspace.root / "demo" / "hillside.csv").unlink()
+        results = transfer_several(workspace, ["harbour", "hillside", "lakeside"], settings, **where)
         assert "does not exist" in results.pop("hillside").sentence
         assert list(results) == ["harbour", "lakeside"]
         assert all(result.not_recorded is None for result in results.values())
-        return {site: (place.latest(site) / "evaluation.json").read_bytes() for site in results}
+        return {site: (workspace.latest(site) / "evaluation.json").read_bytes() for site in results}
 
     one_by_one = transfer_all("one")
     killer = Killer(cluster, tmp_path / "cluster" / "home" / "store" / "held-out")
@@ -99,11 +99,11 @@ def test_a_rehearsal_has_its_sites_side_by_side_with_the_same_numbers(
     settings = tiny_settings.model_copy(update={"methods": ("logistic_regression",)})
 
     def rehearse(folder, **where):
-        place = write_tiny_network(tmp_path / folder)
+        workspace = write_tiny_network(tmp_path / folder)
         for name in ("harbour", "hillside"):
-            file = Path(place.contracts) / "sites" / f"{name}.yaml"
+            file = Path(workspace.contracts) / "sites" / f"{name}.yaml"
             file.write_text(file.read_text().replace("role: target", "role: both").replace("source: registry\n", ""))
-        with at(place):
+        with at(workspace):
             rehearsal = rehearse_table("prostate", settings, **where)
         assert (rehearsal.failed, rehearsal.not_recorded) == ({}, "")
         return rehearsal.sites

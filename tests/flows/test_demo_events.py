@@ -12,7 +12,7 @@ from conftest import TINY_ROWS, leave_reports_out, transfer, write_tiny_network
 
 from flows.demo import write_event_contracts
 from tdrop.data import EventForm, write_demo_events
-from tdrop.home import Place
+from tdrop.home import Workspace
 
 pytest.importorskip("duckdb")
 pytestmark = pytest.mark.usefixtures("prefect_server")
@@ -20,15 +20,15 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 SITE = "hillside"
 
 
-def write_event_network(folder: Path, form: EventForm) -> Place:
+def write_event_network(folder: Path, form: EventForm) -> Workspace:
     contracts = write_event_contracts(form, folder / "network" / "data_contracts")
     for name in ("riverside", "southgate"):
         (contracts / "sites" / f"{name}.yaml").unlink()
-    place = Place.at(folder / "home", contracts)
-    write_demo_events(place.root / f"demo-{form}", form, TINY_ROWS)
-    for file in place.root.rglob("*.parquet"):
+    workspace = Workspace.at(folder / "home", contracts)
+    write_demo_events(workspace.root / f"demo-{form}", form, TINY_ROWS)
+    for file in workspace.root.rglob("*.parquet"):
         os.utime(file, (time.time() - 60,) * 2)
-    return place
+    return workspace
 
 
 def test_a_database_gives_the_report_of_the_csv_files(
@@ -36,12 +36,12 @@ def test_a_database_gives_the_report_of_the_csv_files(
 ) -> None:
     leave_reports_out(monkeypatch)
     settings = tiny_settings.model_copy(update={"methods": ("logistic_regression",), "bootstrap": 20})
-    places = {"csv": write_tiny_network(tmp_path / "csv")}
-    places |= {form: write_event_network(tmp_path / form, form) for form in ("omop", "meds")}
+    workspaces = {"csv": write_tiny_network(tmp_path / "csv")}
+    workspaces |= {form: write_event_network(tmp_path / form, form) for form in ("omop", "meds")}
     documents = {}
-    for form, place in places.items():
-        transfer(place, SITE, settings)
-        latest = place.site(SITE) / "latest"
+    for form, workspace in workspaces.items():
+        transfer(workspace, SITE, settings)
+        latest = workspace.site(SITE) / "latest"
         documents[form] = [(latest / f"{name}.json").read_bytes() for name in ("evaluation", "forecast", "shift")]
     assert documents["omop"] == documents["csv"]
     assert documents["meds"] == documents["csv"]

@@ -70,10 +70,10 @@ def test_parameters_pools_and_what_is_not_a_sites_stay(network):
 
 
 def test_a_removed_sites_deployment_goes_only_when_told(tmp_path):
-    place = write_tiny_network(tmp_path)
-    existing = plan("", load_network(place.contracts)).text
-    (Path(place.contracts) / "sites" / "lakeside.yaml").unlink()
-    smaller = load_network(place.contracts)
+    workspace = write_tiny_network(tmp_path)
+    existing = plan("", load_network(workspace.contracts)).text
+    (Path(workspace.contracts) / "sites" / "lakeside.yaml").unlink()
+    smaller = load_network(workspace.contracts)
     kept, removed = plan(existing, smaller), plan(existing, smaller, remove=True)
     assert kept.gone == removed.gone == ("lakeside",)
     assert [entry["name"] for entry in yaml.safe_load(kept.text)["deployments"]] == ["harbour", "hillside", "lakeside"]
@@ -138,23 +138,23 @@ def test_a_file_that_cannot_be_kept_is_refused(network, existing, words):
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """A tiny network, with its folder the current one, and a real Prefect server; yields its place and its client."""
+    """A tiny network, with its folder the current one, and a real Prefect server; yields workspace and client."""
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     folder = tmp_path_factory.mktemp("deploy")
-    place = write_tiny_network(folder)
+    workspace = write_tiny_network(folder)
     with (
         prefect_server_in(folder / "prefect") as (api, _),
         temporary_settings({PREFECT_API_URL: api}),
         SyncPrefectClient(api) as client,
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.chdir(Path(place.contracts).parent)
-        environment = {"TDROP_HOME": place.home, "PREFECT_HOME": str(folder / "prefect"), "PREFECT_API_URL": api}
+        patch.chdir(Path(workspace.contracts).parent)
+        environment = {"TDROP_HOME": workspace.home, "PREFECT_HOME": str(folder / "prefect"), "PREFECT_API_URL": api}
         for name, value in {**environment, "PREFECT_WORKER_QUERY_SECONDS": "2", "PYTHONWARNINGS": "ignore"}.items():
             patch.setenv(name, value)
-        yield place, client
+        yield workspace, client
 
 
 @pytest.fixture(scope="module")
@@ -213,20 +213,20 @@ def wait_for_texts(texts: list[str], wanted: list[str]) -> None:
 
 @pytest.mark.timeout(3600)
 def test_a_worker_runs_scheduled_and_manual_deployments_and_people_are_told(served, told):
-    place, client = served
+    workspace, client = served
     address, texts = told
     from prefect.blocks.notifications import CustomWebhookNotificationBlock
 
     block = CustomWebhookNotificationBlock(name="ward", url=address, json_data={"text": "{{subject}} | {{body}}"})
     block.save("ward")
-    sites = Path(place.contracts) / "sites"
+    sites = Path(workspace.contracts) / "sites"
     set_schedule(sites / "harbour.yaml", "* * * * *")
     add_settings()
     tdrop("deploy", "--notify", "custom-webhook/ward")
     assert "3 deployments, unchanged" in tdrop("deploy", "--notify", "custom-webhook/ward")
-    assert transfer(place, "lakeside", TransferSettings(**SETTINGS)).summary.verdict == "caution"
+    assert transfer(workspace, "lakeside", TransferSettings(**SETTINGS)).summary.verdict == "caution"
     (sites / "lakeside.yaml").rename("lakeside.yaml")
-    (place.root / "demo" / "hillside.csv").unlink()
+    (workspace.root / "demo" / "hillside.csv").unlink()
 
     deployed = {each.name: each for each in client.read_deployments()}
     assert sorted(deployed) == ["harbour", "hillside", "lakeside"]
@@ -255,7 +255,7 @@ def test_a_worker_runs_scheduled_and_manual_deployments_and_people_are_told(serv
     assert all(text.startswith("tdrop: a site needs a look | ") for text in texts)
     assert not any("harbour" in text.lower() for text in texts), "a verdict of go is no news"
     assert not any("exception" in text.lower() or "Error:" in text for text in texts), "sentences, not Python's words"
-    status = json.loads((place.site("harbour") / "status.json").read_text())
+    status = json.loads((workspace.site("harbour") / "status.json").read_text())
     assert status["outcome"] == "done"
     assert status["inputs"]["settings"]["methods"] == SETTINGS["methods"]
 

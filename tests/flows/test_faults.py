@@ -16,9 +16,9 @@ from conftest import cheap, leave_reports_out, transfer as run_transfer, write_t
 from tasks.registry import promote_candidate
 from tdrop.base import Unwritable, UsageError
 from tdrop.data import write_patients
-from tdrop.home import listen, remove_listeners
-from tdrop.home.place import Place
+from tdrop.home import add_listener, remove_listeners
 from tdrop.home.status import read_status
+from tdrop.home.workspace import Workspace
 
 pytestmark = pytest.mark.usefixtures("plain_reports", "prefect_server")
 SITE = "harbour"
@@ -27,25 +27,25 @@ SETTINGS = cheap("logistic_regression")
 MOMENTS = ("read and check", "encode", "estimate shift", "match", "tune", "fit", "choose", "forecast", "evaluate")
 
 
-def transfer(place, **more):
-    return run_transfer(place, SITE, SETTINGS, **more)
+def transfer(workspace, **more):
+    return run_transfer(workspace, SITE, SETTINGS, **more)
 
 
-def published(place) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in place.latest(SITE).iterdir()}
+def published(workspace) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in workspace.latest(SITE).iterdir()}
 
 
-def half_written(place) -> list[str]:
+def half_written(workspace) -> list[str]:
     """Whatever a run writes beside its place before it moves it there."""
-    versions = list((place.site(SITE) / "latest-versions").glob("*"))
-    hidden = [str(file) for file in place.root.rglob(".*")]
-    return hidden + [str(folder) for folder in versions if folder != place.latest(SITE).resolve()]
+    versions = list((workspace.site(SITE) / "latest-versions").glob("*"))
+    hidden = [str(file) for file in workspace.root.rglob(".*")]
+    return hidden + [str(folder) for folder in versions if folder != workspace.latest(SITE).resolve()]
 
 
 @contextmanager
 def at(moment, happens):
     """Lets something happen when a stage of the run is over."""
-    listen(lambda event: happens() if event.stage == moment and event.done == event.total else None)
+    add_listener(lambda event: happens() if event.stage == moment and event.done == event.total else None)
     try:
         yield
     finally:
@@ -54,15 +54,15 @@ def at(moment, happens):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    place = write_tiny_network(tmp_path_factory.mktemp("undisturbed"))
+    workspace = write_tiny_network(tmp_path_factory.mktemp("undisturbed"))
     with pytest.MonkeyPatch.context() as patch:
         leave_reports_out(patch)
-        transfer(place)
-    return place
+        transfer(workspace)
+    return workspace
 
 
-def evaluation(place) -> bytes:
-    return published(place)["evaluation.json"]
+def evaluation(workspace) -> bytes:
+    return published(workspace)["evaluation.json"]
 
 
 def test_everything_below_the_home_is_for_its_owner_alone(undisturbed):
@@ -99,26 +99,26 @@ def fill(disk) -> None:
 
 
 def test_a_full_disk_at_every_stage_costs_that_stage_and_no_digit(small_disk, undisturbed):
-    place = write_tiny_network(small_disk)
+    workspace = write_tiny_network(small_disk)
     for moment in MOMENTS:
         with at(moment, lambda: fill(small_disk)), pytest.raises(Unwritable, match="the disk is full; free space"):
-            transfer(place)
+            transfer(workspace)
         (small_disk / "ballast").unlink()
-        assert not place.latest(SITE).exists(), moment
-        assert half_written(place) == [], moment
+        assert not workspace.latest(SITE).exists(), moment
+        assert half_written(workspace) == [], moment
     with at("report", lambda: fill(small_disk)), pytest.raises(Unwritable, match="the disk is full; free space"):
-        transfer(place)
-    assert evaluation(place) == evaluation(undisturbed)
+        transfer(workspace)
+    assert evaluation(workspace) == evaluation(undisturbed)
     (small_disk / "ballast").unlink()
-    assert half_written(place) == []
-    assert transfer(place).not_recorded is None
-    assert evaluation(place) == evaluation(undisturbed)
+    assert half_written(workspace) == []
+    assert transfer(workspace).not_recorded is None
+    assert evaluation(workspace) == evaluation(undisturbed)
 
-    before = published(place)
+    before = published(workspace)
     with at("evaluate", lambda: fill(small_disk)), pytest.raises(Unwritable):
-        transfer(place, again=True)
-    assert published(place) == before
-    assert half_written(place) == []
+        transfer(workspace, again=True)
+    assert published(workspace) == before
+    assert half_written(workspace) == []
 
 
 def test_a_list_that_does_not_fit_on_the_disk_is_said_and_leaves_nothing(small_disk):
@@ -129,12 +129,14 @@ def test_a_list_that_does_not_fit_on_the_disk_is_said_and_leaves_nothing(small_d
 
 
 def test_a_home_that_became_read_only_is_said_and_keeps_its_report(small_disk, undisturbed):
-    place = Place.at(shutil.copytree(undisturbed.root, small_disk / "home", symlinks=True), undisturbed.contracts)
-    before = published(place)
+    workspace = Workspace.at(
+        shutil.copytree(undisturbed.root, small_disk / "home", symlinks=True), undisturbed.contracts
+    )
+    before = published(workspace)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with pytest.raises(UsageError, match=r"cannot write to .* Read-only file system; set TDROP_HOME"):
-        transfer(place, again=True)
-    assert published(place) == before
+        transfer(workspace, again=True)
+    assert published(workspace) == before
 
 
 @pytest.mark.parametrize(
@@ -143,26 +145,26 @@ def test_a_home_that_became_read_only_is_said_and_keeps_its_report(small_disk, u
     ids=["no database", "cut short"],
 )
 def test_a_damaged_record_costs_the_record_alone_and_is_left_as_it_is(tmp_path, undisturbed, damage):
-    place = Place.at(shutil.copytree(undisturbed.root, tmp_path / "home", symlinks=True), undisturbed.contracts)
-    record = place.root / "mlflow.db"
+    workspace = Workspace.at(shutil.copytree(undisturbed.root, tmp_path / "home", symlinks=True), undisturbed.contracts)
+    record = workspace.root / "mlflow.db"
     record.write_bytes(damage(record.read_bytes()))
     found = record.read_bytes()
-    said = transfer(place, again=True).not_recorded
+    said = transfer(workspace, again=True).not_recorded
     assert f"MLflow's record '{record}' is damaged" in said
     assert "move it away" in said
     assert record.read_bytes() == found
-    assert read_status(place, SITE).outcome == "not recorded"
-    assert evaluation(place) == evaluation(undisturbed)
-    assert half_written(place) == []
+    assert read_status(workspace, SITE).outcome == "not recorded"
+    assert evaluation(workspace) == evaluation(undisturbed)
+    assert half_written(workspace) == []
 
     record.rename(tmp_path / "away.db")
-    assert transfer(place).not_recorded is None
+    assert transfer(workspace).not_recorded is None
 
 
 def test_a_clock_that_jumps_back_a_day_changes_nothing(tmp_path, monkeypatch, undisturbed):
-    place, real = write_tiny_network(tmp_path), time.time
+    workspace, real = write_tiny_network(tmp_path), time.time
     with at("match", lambda: monkeypatch.setattr(time, "time", lambda: real() - 86_400)):
-        assert transfer(place).not_recorded is None
-    assert evaluation(place) == evaluation(undisturbed)
-    assert half_written(place) == []
-    assert "nothing changed" in transfer(place).unchanged
+        assert transfer(workspace).not_recorded is None
+    assert evaluation(workspace) == evaluation(undisturbed)
+    assert half_written(workspace) == []
+    assert "nothing changed" in transfer(workspace).unchanged

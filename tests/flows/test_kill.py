@@ -20,21 +20,21 @@ TIMELESS = ("evaluation.json", "choice.json", "forecast.json", "models.json", "p
 MOMENTS = ("store/prepared/[!.]*", "store/fit/[!.]*", "sites/harbour/latest-versions/*")
 
 
-def begin(place):
-    return start_transfer(place, SETTINGS, SITE, 1)
+def begin(workspace):
+    return start_transfer(workspace, SETTINGS, SITE, 1)
 
 
-def finish(place) -> dict[str, bytes]:
+def finish(workspace) -> dict[str, bytes]:
     """Runs to the end, whatever was there before; returns what it holds."""
-    process = begin(place)
+    process = begin(workspace)
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
-    assert not [path for path in place.root.rglob(".*") if path.parent == place.latest(SITE).resolve()]
-    return {name: (place.latest(SITE) / name).read_bytes() for name in TIMELESS}
+    assert not [path for path in workspace.root.rglob(".*") if path.parent == workspace.latest(SITE).resolve()]
+    return {name: (workspace.latest(SITE) / name).read_bytes() for name in TIMELESS}
 
 
-def wait_for(place, pattern: str, process) -> None:
-    while not list(place.root.glob(pattern)):
+def wait_for(workspace, pattern: str, process) -> None:
+    while not list(workspace.root.glob(pattern)):
         assert process.poll() is None, process.stdout.read()
         time.sleep(0.01)
 
@@ -50,26 +50,26 @@ def undisturbed(tmp_path_factory):
 
 
 def test_a_transfer_killed_again_and_again_ends_with_the_same_bytes(tmp_path, undisturbed):
-    place = write_tiny_network(tmp_path)
+    workspace = write_tiny_network(tmp_path)
     for moment in MOMENTS:
-        process = begin(place)
-        wait_for(place, moment, process)
+        process = begin(workspace)
+        wait_for(workspace, moment, process)
         kill(process)
-        assert not place.latest(SITE).exists() or (place.latest(SITE) / "run.json").is_file()
-    assert finish(place) == undisturbed
+        assert not workspace.latest(SITE).exists() or (workspace.latest(SITE) / "run.json").is_file()
+    assert finish(workspace) == undisturbed
 
 
 def test_a_killed_worker_costs_its_work_and_no_byte(tmp_path, undisturbed):
-    place = write_tiny_network(tmp_path)
-    process = begin(place)
-    wait_for(place, "store/held-out/.*", process)
+    workspace = write_tiny_network(tmp_path)
+    process = begin(workspace)
+    wait_for(workspace, "store/held-out/.*", process)
     workers = worker_processes_of(process.pid)
     assert workers
     for worker in workers:
         os.kill(worker, signal.SIGKILL)
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 0, output
-    assert {name: (place.latest(SITE) / name).read_bytes() for name in TIMELESS} == undisturbed
+    assert {name: (workspace.latest(SITE) / name).read_bytes() for name in TIMELESS} == undisturbed
 
 
 @pytest.mark.timeout(7200)
@@ -79,8 +79,8 @@ def test_thirty_random_moments_end_with_the_same_bytes(tmp_path, undisturbed):
     finish(write_tiny_network(tmp_path / "measured"))
     lasts = time.monotonic() - started
     for number in range(30):
-        place = write_tiny_network(tmp_path / str(number))
-        process = begin(place)
+        workspace = write_tiny_network(tmp_path / str(number))
+        process = begin(workspace)
         time.sleep(chance.uniform(0, lasts))
         if chance.random() < 0.5:
             kill(process)
@@ -88,4 +88,4 @@ def test_thirty_random_moments_end_with_the_same_bytes(tmp_path, undisturbed):
             for worker in worker_processes_of(process.pid):
                 os.kill(worker, signal.SIGKILL)
             process.communicate(timeout=300)
-        assert finish(place) == undisturbed, number
+        assert finish(workspace) == undisturbed, number

@@ -24,9 +24,9 @@ MAY_LOAD = {
     ("command", "code"), [("transfer harbor", 2), ("transfer harbour --method mpl", 2), ("transfer harbour", 1)]
 )
 def test_a_wrong_name_is_told_before_anything_heavy_is_loaded(command, code, tmp_path):
-    place = write_tiny_network(tmp_path)
-    contracts = place.contracts if code == 2 else tmp_path / "nowhere"
-    assert not HEAVY & modules_loaded(place, [*command.split(), "--contracts", contracts], code)
+    workspace = write_tiny_network(tmp_path)
+    contracts = workspace.contracts if code == 2 else tmp_path / "nowhere"
+    assert not HEAVY & modules_loaded(workspace, [*command.split(), "--contracts", contracts], code)
 
 
 @pytest.mark.parametrize("method", ["logistic_regression", "gradient_boosting"])
@@ -39,6 +39,6 @@ def test_a_reference_is_served_without_a_training_library(method):
 
 @pytest.mark.parametrize("command", MAY_LOAD)
 def test_a_command_loads_no_more_than_it_may(command, tmp_path):
-    place = write_tiny_network(tmp_path)
-    arguments = command.split() if command == "--help" else [*command.split(), "--contracts", place.contracts]
-    assert HEAVY & modules_loaded(place, arguments) <= MAY_LOAD[command]
+    workspace = write_tiny_network(tmp_path)
+    arguments = command.split() if command == "--help" else [*command.split(), "--contracts", workspace.contracts]
+    assert HEAVY & modules_loaded(workspace, arguments) <= MAY_LOAD[command]

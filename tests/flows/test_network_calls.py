@@ -28,7 +28,7 @@ LOOPBACK = ("127.", "::1", "localhost", "local:", "0.0.0.0")
 
 
 def test_a_run_calls_nobody_beyond_loopback(tmp_path):
-    place = write_tiny_network(tmp_path)
+    workspace = write_tiny_network(tmp_path)
     watch = tmp_path / "watch"
     watch.mkdir()
     (watch / "sitecustomize.py").write_text(WATCH)
@@ -38,10 +38,10 @@ def test_a_run_calls_nobody_beyond_loopback(tmp_path):
         [
             *(str(Path(sys.executable).with_name("tdrop")), "transfer", "harbour"),
             *("--method", "logistic_regression", "--trials", "1", "--seeds", "1"),
-            *("--contracts", place.contracts),
+            *("--contracts", workspace.contracts),
         ],
         cwd=PROJECT,
-        env={**environment, "TDROP_HOME": place.home, "PYTHONPATH": str(watch), "TDROP_CALLS": str(calls)},
+        env={**environment, "TDROP_HOME": workspace.home, "PYTHONPATH": str(watch), "TDROP_CALLS": str(calls)},
         capture_output=True,
         text=True,
         timeout=600,

@@ -50,49 +50,49 @@ def storage(monkeypatch):
 
 
 @pytest.fixture
-def place(storage, tmp_path, monkeypatch):
+def workspace(storage, tmp_path, monkeypatch):
     """The small network with every extract in the bucket and none on disk."""
-    place = write_tiny_network(tmp_path)
-    for file in (place.root / "demo").iterdir():
+    workspace = write_tiny_network(tmp_path)
+    for file in (workspace.root / "demo").iterdir():
         storage.upload_file(str(file), BUCKET, f"extracts/{file.name}")
         file.unlink()
     for file in (tmp_path / "network" / "data_contracts" / "sites").glob("*.yaml"):
         file.write_text(file.read_text().replace("{home}/demo", f"s3://{BUCKET}/extracts"))
     monkeypatch.setenv("TDROP_ARTIFACTS", f"s3://{BUCKET}/mlflow")
     leave_reports_out(monkeypatch)
-    return place
+    return workspace
 
 
-def test_a_site_lives_in_object_storage(storage, place, tiny_settings, tmp_path):
+def test_a_site_lives_in_object_storage(storage, workspace, tiny_settings, tmp_path):
     def transfer():
-        return run_transfer(place, SITE, tiny_settings)
+        return run_transfer(workspace, SITE, tiny_settings)
 
     first = transfer()
     assert first.not_recorded is None
     keys = [item["Key"] for item in storage.list_objects_v2(Bucket=BUCKET, Prefix="mlflow/")["Contents"]]
     assert any(key.endswith("report.html") for key in keys)
-    assert not (place.root / "artifacts").exists()
+    assert not (workspace.root / "artifacts").exists()
 
-    ended = read_status(place, SITE)
+    ended = read_status(workspace, SITE)
     assert "nothing changed" in transfer().unchanged
-    assert read_status(place, SITE) == ended, "nothing changed, and yet the site ran again"
+    assert read_status(workspace, SITE) == ended, "nothing changed, and yet the site ran again"
 
     batch = tmp_path / "batch.csv"
     storage.download_file(BUCKET, f"extracts/{SITE}.csv", str(batch))
-    promote_candidate(place, SITE, by="Dr Chen", note="a test")
-    scored = score_batch(place, SITE, str(batch)).scored
+    promote_candidate(workspace, SITE, by="Dr Chen", note="a test")
+    scored = score_batch(workspace, SITE, str(batch)).scored
     assert scored > 0.9 * len(pd.read_csv(batch))
 
     pd.read_csv(batch).iloc[:-20].to_csv(batch, index=False)
     storage.upload_file(str(batch), BUCKET, f"extracts/{SITE}.csv")
     transfer()
-    assert read_status(place, SITE).inputs.target_data != ended.inputs.target_data
+    assert read_status(workspace, SITE).inputs.target_data != ended.inputs.target_data
 
 
-def test_an_extract_that_is_not_in_the_bucket_is_one_sentence(storage, place):
+def test_an_extract_that_is_not_in_the_bucket_is_one_sentence(storage, workspace):
     storage.delete_object(Bucket=BUCKET, Key=f"extracts/{SITE}.csv")
     with pytest.raises(Absent, match=f"s3://{BUCKET}/extracts/{SITE}.csv' does not exist"):
-        check_site(place, SITE)
+        check_site(workspace, SITE)
 
 
 @settings(max_examples=15)

@@ -26,7 +26,7 @@ from tasks.tracking import connect, experiment_id
 from tasks.watch import read_watch
 from tdrop.base import DataError
 from tdrop.evaluate import Evaluation
-from tdrop.home import Place, worker_processes
+from tdrop.home import Workspace, worker_processes
 from tdrop.watch import rules_of, stand_of
 
 pytestmark = pytest.mark.drawn
@@ -52,7 +52,7 @@ def draw(rows: int, seed: int) -> pd.DataFrame:
     return pd.DataFrame({"id": ids, "age": age, "sex": sex, "urgency": urgency, "stay": stay})
 
 
-def write_network(folder: Path, kind: str, teachers: int = 0) -> Place:
+def write_network(folder: Path, kind: str, teachers: int = 0) -> Workspace:
     """Two sites of one table, the target's outcomes in a file of their own, and a batch of new patients.
 
     With `teachers` further labelled sites, named "east0", "east1" and so on.
@@ -75,31 +75,31 @@ def write_network(folder: Path, kind: str, teachers: int = 0) -> Place:
         (contracts / "sites" / f"{name}.yaml").write_text(text)
     south[["id", column]].to_csv(folder / "outcomes.csv", index=False)
     new[["id", "age", "sex"]].to_csv(folder / "new.csv", index=False)
-    return Place.at(folder / "home", contracts)
+    return Workspace.at(folder / "home", contracts)
 
 
 @pytest.fixture(scope="module", params=["classes", "continuous"])
 def audited(request, tmp_path_factory, session_server):
-    """A transfer, a label list and an audit of one kind of outcome: kind, place and what was known before."""
+    """A transfer, a label list and an audit of one kind of outcome: kind, workspace and what was known before."""
     folder = tmp_path_factory.mktemp(request.param)
-    place = write_network(folder, request.param)
+    workspace = write_network(folder, request.param)
     settings = TransferSettings(
         methods=tuple(METHODS), method_settings=METHODS, seeds=1, trials=1, passes=10, folds=2, bootstrap=50
     )
     with on_server(session_server):
-        done = transfer(place, "south", settings)
+        done = transfer(workspace, "south", settings)
     assert done.not_recorded is None
-    latest = place.latest("south")
+    latest = workspace.latest("south")
     before = {name: (latest / name).read_text(encoding="utf-8") for name in ("report.html", "details.html")}
-    with at(place):
-        listed = write_list(place, last_run(place, "south"), 30, seed=0)
-        assert audit_site(place, "south", str(folder / "outcomes.csv")).not_recorded is None
-    return request.param, place, before, listed
+    with at(workspace):
+        listed = write_list(workspace, last_run(workspace, "south"), 30, seed=0)
+        assert audit_site(workspace, "south", str(folder / "outcomes.csv")).not_recorded is None
+    return request.param, workspace, before, listed
 
 
 def test_patients_are_told_what_the_outcome_is(audited):
-    kind, place, before, listed = audited
-    table = pd.read_csv(place.latest("south") / "patients.csv")
+    kind, workspace, before, listed = audited
+    table = pd.read_csv(workspace.latest("south") / "patients.csv")
     if kind == "classes":
         chances = table[[f"p_{name}" for name in CLASSES]].to_numpy()
         assert np.allclose(chances.sum(axis=1), 1, atol=1e-4)
@@ -123,10 +123,10 @@ def test_patients_are_told_what_the_outcome_is(audited):
 
 
 def test_the_numbers_are_scikit_learns(audited):
-    kind, place, _, _ = audited
-    latest = place.latest("south")
+    kind, workspace, _, _ = audited
+    latest = workspace.latest("south")
     told = pd.read_csv(latest / "patients.csv")
-    known = pd.read_csv(place.root.parent / "outcomes.csv").set_index("id").loc[told["id"]]
+    known = pd.read_csv(workspace.root.parent / "outcomes.csv").set_index("id").loc[told["id"]]
     evaluation = Evaluation.from_dict(json.loads((latest / "evaluation.json").read_text()))
     method = json.loads((latest / "choice.json").read_text())["method"]
 
@@ -159,44 +159,44 @@ def test_the_numbers_are_scikit_learns(audited):
 
 @pytest.mark.parametrize("kind", ["classes", "continuous"])
 def test_labelled_sites_rehearse_and_the_next_report_quotes_them(kind, tmp_path, session_server):
-    place = write_network(tmp_path, kind, teachers=2)
+    workspace = write_network(tmp_path, kind, teachers=2)
     settings = TransferSettings(
         methods=("mlp", "logistic_regression"), method_settings=METHODS, seeds=1, trials=1, passes=10, bootstrap=50
     )
-    with on_server(session_server), at(place), worker_processes(0):
+    with on_server(session_server), at(workspace), worker_processes(0):
         rehearsal = rehearse_table("ward", settings)
     assert (rehearsal.failed, rehearsal.not_recorded) == ({}, "")
     first, numbers = {
         "classes": ("auroc", {"auroc", "log_loss", "accuracy"}),
         "continuous": ("rmse", {"rmse", "r2", "coverage"}),
     }[kind]
-    written = json.loads((place.root / "rehearsals" / "ward" / "rehearsal.json").read_text())
+    written = json.loads((workspace.root / "rehearsals" / "ward" / "rehearsal.json").read_text())
     for site, own in zip(rehearsal.sites, written["sites"], strict=True):
         assert set(own["seen"]) == {"site", "n", "variances", *numbers}, "what does not apply is absent"
         assert site.low <= site.expected <= site.high
         assert site.regret >= 0
         evaluation = json.loads(
-            (place.root / "rehearsals/ward/sites" / site.site / "latest/evaluation.json").read_text()
+            (workspace.root / "rehearsals/ward/sites" / site.site / "latest/evaluation.json").read_text()
         )
         rows = [row for row in evaluation["rows"] if (row["metric"], row["method"]) == (first, site.chosen)]
         assert site.observed == rows[0]["value"]
         assert site.error_left is not None
     assert set(rehearsal.next_site()) == numbers
-    page = Page((place.root / "rehearsals" / "ward" / "rehearsal.html").read_text()).text
+    page = Page((workspace.root / "rehearsals" / "ward" / "rehearsal.html").read_text()).text
     named = {"classes": "forecast AUROC was off by", "continuous": "forecast root mean squared error was off by"}[kind]
     for words in (named, "may expect", {"classes": "Accuracy", "continuous": "Interval coverage"}[kind]):
         assert words in page
     for absent in ("Net benefit", "Observed / expected", "Calibration slope"):
         assert absent not in page
-    runs = connect(place).search_runs([experiment_id(place, "ward")], "tags.kind = 'rehearsed'")
+    runs = connect(workspace).search_runs([experiment_id(workspace, "ward")], "tags.kind = 'rehearsed'")
     assert len(runs) == 3
     assert all(first in run.data.metrics and "rehearsal/off" in run.data.metrics for run in runs)
     with on_server(session_server):
-        transfer(place, "south", settings)
-    report = Page((place.latest("south") / "report.html").read_text()).text
+        transfer(workspace, "south", settings)
+    report = Page((workspace.latest("south") / "report.html").read_text()).text
     assert named in report
     assert "What other sites say" in report
-    forecast = json.loads((place.latest("south") / "forecast.json").read_text())
+    forecast = json.loads((workspace.latest("south") / "forecast.json").read_text())
     assert len(forecast["held_out"]["mlp"]) == 3
     expected = forecast["next_site"]["mlp"][first]
     assert expected["low"] < expected["mean"] < expected["high"]
@@ -206,50 +206,50 @@ def test_labelled_sites_rehearse_and_the_next_report_quotes_them(kind, tmp_path,
 
 def test_outcomes_in_another_unit_or_of_other_classes_stop_the_site(audited):
     """Label files that are written in another way are not read as if the model were fine."""
-    kind, place, _, _ = audited
-    known = pd.read_csv(place.root.parent / "outcomes.csv")
-    other = place.root.parent / "other.csv"
+    kind, workspace, _, _ = audited
+    known = pd.read_csv(workspace.root.parent / "outcomes.csv")
+    other = workspace.root.parent / "other.csv"
     if kind == "classes":
         known["urgency"] = known["urgency"].map(dict(zip(CLASSES, ["yellow", "red", "green"], strict=True)))
     else:
         known["stay"] *= 24
     known.to_csv(other, index=False)
-    with at(place):
-        audited_again = audit_site(place, "south", str(other))
+    with at(workspace):
+        audited_again = audit_site(workspace, "south", str(other))
         words = " ".join([audited_again.summary.reason, *audited_again.summary.things])
         assert audited_again.summary.verdict == "stop"
         assert {"classes": "expected to be wrong for", "continuous": "may be in another unit here"}[kind] in words
-        assert audit_site(place, "south", str(place.root.parent / "outcomes.csv")).summary.verdict != "stop"
+        assert audit_site(workspace, "south", str(workspace.root.parent / "outcomes.csv")).summary.verdict != "stop"
 
 
 def test_a_class_that_the_table_does_not_name_is_refused_with_what_to_do(audited):
-    kind, place, _, _ = audited
-    known = pd.read_csv(place.root.parent / "outcomes.csv")
+    kind, workspace, _, _ = audited
+    known = pd.read_csv(workspace.root.parent / "outcomes.csv")
     if kind == "classes":
         known.loc[known.index % 5 == 0, "urgency"] = "black"
-        known.to_csv(place.root.parent / "black.csv", index=False)
-        with at(place), pytest.raises(DataError, match="refused"):
-            audit_site(place, "south", str(place.root.parent / "black.csv"))
-        why = (place.site("south") / "refused" / "labels.txt").read_text()
+        known.to_csv(workspace.root.parent / "black.csv", index=False)
+        with at(workspace), pytest.raises(DataError, match="refused"):
+            audit_site(workspace, "south", str(workspace.root.parent / "black.csv"))
+        why = (workspace.site("south") / "refused" / "labels.txt").read_text()
         assert "30 unreadable outcome" in why
         assert "add a class that the source never showed to the outcome's categories" in why
 
 
 @pytest.fixture(scope="module")
 def in_use(audited):
-    """The same with a champion: kind, place, and the documents that its promotion sealed."""
-    kind, place, _, _ = audited
-    with at(place):
-        promote_candidate(place, "south", by="somebody", note="a try")
-        return kind, place, put_to_use(place, "south")
+    """The same with a champion: kind, workspace, and the documents that its promotion sealed."""
+    kind, workspace, _, _ = audited
+    with at(workspace):
+        promote_candidate(workspace, "south", by="somebody", note="a try")
+        return kind, workspace, put_to_use(workspace, "south")
 
 
 def test_it_is_scored_and_recalibrated(in_use):
-    kind, place, _ = in_use
-    folder = place.root.parent
-    with at(place):
-        scored = score_batch(place, "south", str(folder / "new.csv"))
-        found = recalibrate_site(place, "south", str(folder / "outcomes.csv"))
+    kind, workspace, _ = in_use
+    folder = workspace.root.parent
+    with at(workspace):
+        scored = score_batch(workspace, "south", str(folder / "new.csv"))
+        found = recalibrate_site(workspace, "south", str(folder / "outcomes.csv"))
     assert scored.scored == 40
     table = pd.read_csv(Path(scored.folder) / "patients.csv")
     assert ("class" if kind == "classes" else "value") in table
@@ -269,9 +269,9 @@ def test_a_promotion_writes_a_card_and_seals_a_plan_without_what_does_not_apply(
     assert ("3 ranking" in plan) == (kind == "classes")
 
 
-def new_patients(place, kind: str, rows: int, seed: int, changed: bool = False) -> tuple[str, str]:
+def new_patients(workspace, kind: str, rows: int, seed: int, changed: bool = False) -> tuple[str, str]:
     """A batch and its outcomes as two files; where something changed, another class came, or stays are longer."""
-    frame, folder = draw(rows, seed), place.root.parent
+    frame, folder = draw(rows, seed), workspace.root.parent
     column = "urgency" if kind == "classes" else "stay"
     if changed and kind == "classes":
         frame["urgency"] = frame["urgency"].map(dict(zip(CLASSES, ["yellow", "red", "green"], strict=True)))
@@ -283,27 +283,27 @@ def new_patients(place, kind: str, rows: int, seed: int, changed: bool = False) 
 
 
 def test_a_watch_is_quiet_while_nothing_changes_and_finds_outcomes_that_contradict(in_use, monkeypatch):
-    kind, place, _ = in_use
-    monkeypatch.setenv("TDROP_HOME", place.home)
-    with at(place):
-        batch, came = new_patients(place, kind, 120, 11)
-        score_batch(place, "south", batch)
-        tdrop("audit", "south", came, "--contracts", place.contracts)
-        quiet = read_watch(place, "south")
+    kind, workspace, _ = in_use
+    monkeypatch.setenv("TDROP_HOME", workspace.home)
+    with at(workspace):
+        batch, came = new_patients(workspace, kind, 120, 11)
+        score_batch(workspace, "south", batch)
+        tdrop("audit", "south", came, "--contracts", workspace.contracts)
+        quiet = read_watch(workspace, "south")
         assert quiet.task == ("classes" if kind == "classes" else "regression")
         assert quiet.outcomes.patients == 120
         assert stand_of(quiet) == "quiet", rules_of(quiet)
-        told = pd.read_csv(place.site("south") / "scores" / "patients.csv").set_index("id")
+        told = pd.read_csv(workspace.site("south") / "scores" / "patients.csv").set_index("id")
         known = pd.read_csv(came).set_index("id").loc[told.index]
         if kind == "classes":
             events = (told["class"] != known["urgency"]).sum()
         else:
             events = (~known["stay"].between(told["low"], told["high"])).sum()
         assert quiet.outcomes.events == events
-        batch, came = new_patients(place, kind, 120, 12, changed=True)
-        score_batch(place, "south", batch)
-        tdrop("audit", "south", came, "--contracts", place.contracts)
-    document = json.loads(tdrop("watch", "south", "--json", "--contracts", place.contracts))
+        batch, came = new_patients(workspace, kind, 120, 12, changed=True)
+        score_batch(workspace, "south", batch)
+        tdrop("audit", "south", came, "--contracts", workspace.contracts)
+    document = json.loads(tdrop("watch", "south", "--json", "--contracts", workspace.contracts))
     assert document["stand"] == "alarm"
     assert document["concept_shift"] is True
     stands = {rule["rule"]: rule["stand"] for rule in document["rules"]}
@@ -314,6 +314,6 @@ def test_a_watch_is_quiet_while_nothing_changes_and_finds_outcomes_that_contradi
         kind
     ] in page
     assert "the level" not in page
-    assert "alarm (outcomes" in tdrop("status", "--contracts", place.contracts)
-    runs = connect(place).search_runs([experiment_id(place, "ward")], "tags.kind = 'watch'")
+    assert "alarm (outcomes" in tdrop("status", "--contracts", workspace.contracts)
+    runs = connect(workspace).search_runs([experiment_id(workspace, "ward")], "tags.kind = 'watch'")
     assert "watch/evidence/further" in runs[0].data.metrics

@@ -10,22 +10,22 @@ from command import tdrop
 from conftest import settle
 
 from flows.commands.look import standing_of
-from tasks.prepare import look_for_changes
+from tasks.prepare import digest_inputs
 from tasks.settings import TransferSettings
-from tdrop.home import Status, one_at_a_time, write_status
+from tdrop.home import Status, lock_site, write_status
 
 
 def test_every_state_is_shown_with_its_reason(tiny_network):
-    place = tiny_network
-    site = place.resolve("harbour")
+    workspace = tiny_network
+    site = workspace.resolve("harbour")
     assert standing_of(site).state == "never run"
-    write_status(place, Status("harbour", None, "stopped", sentence="column 'age' is missing"))
+    write_status(workspace, Status("harbour", None, "stopped", sentence="column 'age' is missing"))
     assert (standing_of(site).state, standing_of(site).reason) == ("stopped", "column 'age' is missing")
-    write_status(place, Status("harbour", look_for_changes(site, TransferSettings()), "done"))
+    write_status(workspace, Status("harbour", digest_inputs(site, TransferSettings()), "done"))
     assert standing_of(site).state == "done"
-    with one_at_a_time(place, "harbour"):
+    with lock_site(workspace, "harbour"):
         assert standing_of(site).state == "running"
-    extract = next((place.root / "demo").glob("registry*"))
+    extract = next((workspace.root / "demo").glob("registry*"))
     extract.write_bytes(extract.read_bytes() + b"\n")
     settle(extract.parent)
     assert standing_of(site).state == "stale"
@@ -43,7 +43,7 @@ def test_every_state_is_shown_with_its_reason(tiny_network):
 )  # fmt: skip
 def test_verdict_champion_and_next_step_follow_the_last_report(tiny_network, verdict, promotion, champion, step):
     site = tiny_network.resolve("harbour")
-    write_status(tiny_network, Status("harbour", look_for_changes(site, TransferSettings()), "done"))
+    write_status(tiny_network, Status("harbour", digest_inputs(site, TransferSettings()), "done"))
     folder = tiny_network.latest("harbour")
     folder.mkdir(parents=True)
     (folder / "summary.json").write_text(json.dumps({"verdict": verdict, "promotion": promotion}))

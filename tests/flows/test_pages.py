@@ -22,12 +22,12 @@ from waiting import LIMIT_SECONDS, is_gone, wait_until
 from flows.orchestration import (
     SERVER_NOTE,
     UI_LOCK,
-    announced,
     answers,
+    find_ui_server,
     free_port,
     prefect_server,
-    require_free,
-    serving,
+    require_free_port,
+    run_server,
 )
 from tdrop.base import TdropError, Unavailable
 from tdrop.home import write_private
@@ -79,7 +79,7 @@ def test_both_pages_answer_and_are_closed_to_others(served):
     assert f"export PREFECT_API_URL={prefect}/api" in served.said
     assert "<html" in fetch(f"{prefect}/").lower()
     assert "mlflow" in fetch(f"{mlflow}/").lower()
-    wait_until(lambda: announced(served.home) == f"{prefect}/api")
+    wait_until(lambda: find_ui_server(served.home) == f"{prefect}/api")
     assert_closed("POST", f"{prefect}/api/flows/", {"name": "planted"})
     assert_closed("POST", f"{mlflow}/api/2.0/mlflow/experiments/create", {"name": "planted"})
     assert_closed("PUT", f"{mlflow}/api/2.0/mlflow-artifacts/artifacts/planted.json", {"a": "b"})
@@ -90,15 +90,15 @@ def test_a_second_one_on_the_same_home_is_told_where_the_first_is(served, monkey
     addresses = "Prefect {prefect}, MLflow {mlflow}".format(**served.addresses)
     with pytest.raises(TdropError, match=f"`tdrop ui` is running on {served.home} already: {addresses}"):
         tdrop("ui", "--prefect-port", free_port(), "--mlflow-port", free_port())
-    assert announced(served.home) is not None, "the second took the first one's note away"
+    assert find_ui_server(served.home) is not None, "the second took the first one's note away"
 
 
 def test_the_note_of_a_killed_one_leads_nowhere_although_another_answers_there(served, tmp_path):
     write_private(tmp_path / SERVER_NOTE, f"{served.addresses['prefect']}/api")
     assert answers(f"{served.addresses['prefect']}/api/health")
-    assert announced(tmp_path) is None
+    assert find_ui_server(tmp_path) is None
     (tmp_path / UI_LOCK).touch()
-    assert announced(tmp_path) is None
+    assert find_ui_server(tmp_path) is None
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's chromium (apt install chromium) to open pages")
@@ -132,7 +132,7 @@ def test_ctrl_c_stops_both_and_leaves_nothing_beside_the_home(served):
     assert served.process.wait(LIMIT_SECONDS) == 0
     assert not answers(f"{served.addresses['prefect']}/api/health")
     assert not answers(f"{served.addresses['mlflow']}/health")
-    assert announced(served.home) is None
+    assert find_ui_server(served.home) is None
     assert {file.name for file in (served.home / "logs").iterdir()} == {"prefect.log", "mlflow.log"}
     assert {file.name for file in served.folder.iterdir()} == {"home"}, "something was written beside the home"
 
@@ -180,13 +180,13 @@ def test_a_port_is_free_as_soon_as_nobody_listens():
         # Who closes first is the one whose end of the connection lingers.
         server.accept()[0].close()
         client.close()
-    require_free(port, "Prefect")
+    require_free_port(port, "Prefect")
 
 
 def test_a_server_dies_with_the_command_that_started_it(tmp_path):
     program = (
-        "import subprocess, sys, time\nfrom pathlib import Path\nfrom flows.orchestration import starting\n"
-        "with starting('sleep', ['sleep', '3600'], '', Path(sys.argv[1]), {}) as server:\n"
+        "import subprocess, sys, time\nfrom pathlib import Path\nfrom flows.orchestration import start_server\n"
+        "with start_server('sleep', ['sleep', '3600'], '', Path(sys.argv[1]), {}) as server:\n"
         "    print(server.process.pid, flush=True)\n    time.sleep(3600)\n"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "log")]
@@ -199,7 +199,7 @@ def test_a_server_dies_with_the_command_that_started_it(tmp_path):
 
 def test_a_server_that_stops_while_starting_is_one_sentence(tmp_path):
     command = [sys.executable, "-c", "raise SystemExit(3)"]
-    server = serving("Prefect", command, "http://127.0.0.1:9", tmp_path / "log", {})
+    server = run_server("Prefect", command, "http://127.0.0.1:9", tmp_path / "log", {})
     with pytest.raises(TdropError, match=r"Prefect stopped \(exit code 3\); its log is"), server:
         pass
 

@@ -10,7 +10,7 @@ import pytest
 from conftest import settle, transfer
 
 from tasks.settings import TransferSettings
-from tdrop.home import Place, load_cohort
+from tdrop.home import Workspace, load_cohort
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
@@ -22,21 +22,21 @@ KEPT_HERE = {"demo", "store"}
 COLUMN = "  - name: whose\n    role: ignored\n    type: categorical\n"
 
 
-def add_persons(place: Place) -> None:
+def add_persons(workspace: Workspace) -> None:
     """Gives the table a column that says whose row it is, and every person three rows."""
-    table = Path(place.contracts) / "tables" / "prostate.yaml"
+    table = Path(workspace.contracts) / "tables" / "prostate.yaml"
     text = table.read_text().replace("version: 1\n", "version: 1\nperson: whose\n", 1)
     table.write_text(text.replace("columns:\n", f"columns:\n{COLUMN}", 1))
-    for file in (place.root / "demo").glob("*.csv"):
+    for file in (workspace.root / "demo").glob("*.csv"):
         head, *lines = file.read_text(encoding="utf-8-sig").splitlines()
         mark = ";" if head.count(";") > head.count(",") else ","
         whose = [f"QZX{row // 3}K" for row in range(len(lines))]
         rows = [f"{line}{mark}{one}" for line, one in zip([head, *lines], ["whose", *whose], strict=True)]
         file.write_text("\n".join(rows) + "\n")
-    settle(place.root / "demo")
+    settle(workspace.root / "demo")
 
 
-def test_persons_stay_together_and_nobodys_number_leaves(tiny_network: Place, plain_reports: None) -> None:
+def test_persons_stay_together_and_nobodys_number_leaves(tiny_network: Workspace, plain_reports: None) -> None:
     add_persons(tiny_network)
     transfer(tiny_network, SITE, SETTINGS)
     cohorts = [load_cohort(file) for file in (tiny_network.root / "store").rglob("*.npz") if file.name in KEPT]

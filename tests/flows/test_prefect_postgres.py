@@ -14,7 +14,7 @@ import pytest
 from conftest import PROJECT, write_tiny_network
 from waiting import LIMIT_SECONDS
 
-from flows.orchestration import free_port, prefect_command, serving
+from flows.orchestration import free_port, prefect_command, run_server
 
 SITE = "harbour"
 
@@ -59,14 +59,14 @@ def _find_programs() -> Path:
 
 
 def test_a_transfer_is_kept_in_a_prefect_server_on_postgres(database, tmp_path):
-    place = write_tiny_network(tmp_path)
+    workspace = write_tiny_network(tmp_path)
     port = free_port()
     url = f"http://127.0.0.1:{port}/api"
-    command = [sys.executable, "-m", "flows.cli", "transfer", SITE, "--contracts", place.contracts, "--seeds", "1"]
+    command = [sys.executable, "-m", "flows.cli", "transfer", SITE, "--contracts", workspace.contracts, "--seeds", "1"]
     command += ["--trials", "1", "--method", "logistic_regression", "--processes", "0"]
-    home = {"TDROP_HOME": place.home, "PREFECT_HOME": str(place.root / "prefect"), "PREFECT_API_URL": url}
+    home = {"TDROP_HOME": workspace.home, "PREFECT_HOME": str(workspace.root / "prefect"), "PREFECT_API_URL": url}
     environment = {**os.environ, **home, "PREFECT_API_DATABASE_CONNECTION_URL": database}
-    with serving("Prefect", prefect_command(port), f"{url}/health", tmp_path / "server.log", environment):
+    with run_server("Prefect", prefect_command(port), f"{url}/health", tmp_path / "server.log", environment):
         done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stderr[-2000:]
         found = {
@@ -75,4 +75,4 @@ def test_a_transfer_is_kept_in_a_prefect_server_on_postgres(database, tmp_path):
         }
     assert [(run["name"], run["state_type"]) for run in found["flow_runs"]] == [(f"transfer {SITE}", "COMPLETED")]
     assert {"tune", "fit", "record"} <= {run["name"].split(" ")[0] for run in found["task_runs"]}
-    assert not list((place.root / "prefect").glob("*.db"))
+    assert not list((workspace.root / "prefect").glob("*.db"))

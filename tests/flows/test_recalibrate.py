@@ -12,7 +12,7 @@ import pytest
 from conftest import cheap, transfer, write_tiny_network
 from scipy.special import expit, logit
 
-from tasks.labels import DRAW, remember_labels, write_list
+from tasks.labels import DRAW, store_labels, write_list
 from tasks.models import CANDIDATE, LINE, METHOD, RECALIBRATED_FROM
 from tasks.publish import refresh_report
 from tasks.recalibrate import KNOWN, LABELS, recalibrate_site
@@ -40,26 +40,26 @@ ROWS = {
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def workspace(tmp_path_factory):
     """One tiny site, transferred but not promoted."""
-    place = write_tiny_network(tmp_path_factory.mktemp("recalibrate"))
-    transfer(place, "harbour", cheap("logistic_regression"))
-    return place
+    workspace = write_tiny_network(tmp_path_factory.mktemp("recalibrate"))
+    transfer(workspace, "harbour", cheap("logistic_regression"))
+    return workspace
 
 
-def recalibrate(place, labels=None, rung=None):
-    return recalibrate_site(place, "harbour", None if labels is None else str(labels), rung)
+def recalibrate(workspace, labels=None, rung=None):
+    return recalibrate_site(workspace, "harbour", None if labels is None else str(labels), rung)
 
 
-def scored(place):
-    score_batch(place, "harbour", str(place.root / "demo" / "harbour.csv"))
-    return pd.read_csv(place.site("harbour") / "scores" / "patients.csv")
+def scored(workspace):
+    score_batch(workspace, "harbour", str(workspace.root / "demo" / "harbour.csv"))
+    return pd.read_csv(workspace.site("harbour") / "scores" / "patients.csv")
 
 
-def labels_by(place, file, chance):
+def labels_by(workspace, file, chance):
     """Writes outcomes that happen with a chance made of the champion's log odds."""
-    risk = pd.read_csv(place.latest("harbour") / "patients.csv", dtype={"id": str}).set_index("id")["risk"]
-    known = pd.read_csv(place.root / "demo" / "harbour_outcomes.csv", dtype=str)
+    risk = pd.read_csv(workspace.latest("harbour") / "patients.csv", dtype={"id": str}).set_index("id")["risk"]
+    known = pd.read_csv(workspace.root / "demo" / "harbour_outcomes.csv", dtype=str)
     key, outcome = known.columns[0], known.columns[-1]
     known = known[known[key].isin(risk.index)].drop_duplicates(key)
     draws = np.random.default_rng(0).random(len(known))
@@ -68,57 +68,59 @@ def labels_by(place, file, chance):
     return file
 
 
-def what_changed(place):
+def what_changed(workspace):
     """The words of the report that is made now."""
-    refresh_report(place, "harbour")
-    return (place.latest("harbour") / "report.html").read_text()
+    refresh_report(workspace, "harbour")
+    return (workspace.latest("harbour") / "report.html").read_text()
 
 
-def test_without_a_champion_the_candidate_is_recalibrated(place, tmp_path):
-    first = version_at(place, "harbour", CANDIDATE).version
-    new = recalibrate(place, labels_by(place, tmp_path / "low.csv", lambda score: expit(score + 1.2)), "intercept")
+def test_without_a_champion_the_candidate_is_recalibrated(workspace, tmp_path):
+    first = version_at(workspace, "harbour", CANDIDATE).version
+    new = recalibrate(
+        workspace, labels_by(workspace, tmp_path / "low.csv", lambda score: expit(score + 1.2)), "intercept"
+    )
     assert (new.champion, new.intercept > 0.5) == (str(first), True)
-    assert version_at(place, "harbour", CANDIDATE).tags[RECALIBRATED_FROM] == str(first)
-    transfer(place, "harbour", last_run(place, "harbour").settings, again=True)
-    assert version_at(place, "harbour", CANDIDATE).tags.get(RECALIBRATED_FROM) is None
+    assert version_at(workspace, "harbour", CANDIDATE).tags[RECALIBRATED_FROM] == str(first)
+    transfer(workspace, "harbour", last_run(workspace, "harbour").settings, again=True)
+    assert version_at(workspace, "harbour", CANDIDATE).tags.get(RECALIBRATED_FROM) is None
     with pytest.raises(UsageError, match=r"no model to recalibrate.*tdrop label-list hillside"):
-        recalibrate_site(place, "hillside", str(tmp_path / "low.csv"))
+        recalibrate_site(workspace, "hillside", str(tmp_path / "low.csv"))
 
 
-def test_what_would_not_help_leaves_the_candidate(place, tmp_path):
-    promote_candidate(place, "harbour", by="Dr Chen", note="review clinics only")
+def test_what_would_not_help_leaves_the_candidate(workspace, tmp_path):
+    promote_candidate(workspace, "harbour", by="Dr Chen", note="review clinics only")
     with pytest.raises(UsageError, match="tdrop audit harbour"):
-        recalibrate(place)
-    before = version_at(place, "harbour", CANDIDATE).version
-    right = recalibrate(place, labels_by(place, tmp_path / "right.csv", expit))
+        recalibrate(workspace)
+    before = version_at(workspace, "harbour", CANDIDATE).version
+    right = recalibrate(workspace, labels_by(workspace, tmp_path / "right.csv", expit))
     assert (right.version, right.name) == (None, "as it is")
     assert right.gain_low < 0
-    assert version_at(place, "harbour", CANDIDATE).version == before
+    assert version_at(workspace, "harbour", CANDIDATE).version == before
 
 
-def test_a_recalibrated_model_is_promoted_scored_and_rolled_back_like_any_other(place, tmp_path):
+def test_a_recalibrated_model_is_promoted_scored_and_rolled_back_like_any_other(workspace, tmp_path):
     import mlflow
 
-    first = scored(place)
-    file = labels_by(place, tmp_path / "more.csv", lambda odds: expit(odds + 1.5))
-    remember_labels(place, "harbour", file)
-    found = recalibrate(place, rung="intercept and slope")
+    first = scored(workspace)
+    file = labels_by(workspace, tmp_path / "more.csv", lambda odds: expit(odds + 1.5))
+    store_labels(workspace, "harbour", file)
+    found = recalibrate(workspace, rung="intercept and slope")
     assert found.intercept > 0.5
     assert found.log_loss_after < found.log_loss_before
-    candidate = version_at(place, "harbour", CANDIDATE)
+    candidate = version_at(workspace, "harbour", CANDIDATE)
     assert (found.champion, found.version) == (candidate.tags[RECALIBRATED_FROM], str(candidate.version))
     assert candidate.tags[METHOD] == found.name
     assert candidate.tags[KNOWN] == str(found.labels)
     assert len(candidate.tags[LABELS]) == 64
-    pd.testing.assert_frame_equal(scored(place), first)  # nobody has promoted it yet
-    again = recalibrate(place, file, "intercept and slope")
+    pd.testing.assert_frame_equal(scored(workspace), first)  # nobody has promoted it yet
+    again = recalibrate(workspace, file, "intercept and slope")
     assert again.version == found.version  # the same again is no other version
 
-    assert "Approved since the last report by Dr Chen." in what_changed(place)
-    promote_candidate(place, "harbour", by="Dr Wu", note="risks were too low")
-    assert "Approved since the last report by Dr Wu." in what_changed(place)
-    assert "Approved since" not in what_changed(place)
-    moved = scored(place)
+    assert "Approved since the last report by Dr Chen." in what_changed(workspace)
+    promote_candidate(workspace, "harbour", by="Dr Wu", note="risks were too low")
+    assert "Approved since the last report by Dr Wu." in what_changed(workspace)
+    assert "Approved since" not in what_changed(workspace)
+    moved = scored(workspace)
     for column in ("risk", "low", "high"):
         wanted = expit(found.intercept + found.slope * logit(first[column].to_numpy()))
         np.testing.assert_allclose(moved[column], wanted, atol=2e-4)
@@ -128,82 +130,84 @@ def test_a_recalibrated_model_is_promoted_scored_and_rolled_back_like_any_other(
     wanted = expit(found.intercept + found.slope * logit(plainly["risk"]))
     np.testing.assert_allclose(model.predict(pd.DataFrame(ROWS))["risk"], wanted, atol=1e-5)
 
-    assert recalibrate(place, file).version is None
-    assert restore_champion(place, "harbour").version == found.champion
+    assert recalibrate(workspace, file).version is None
+    assert restore_champion(workspace, "harbour").version == found.champion
     assert f"version {found.champion}, approved earlier by Dr Chen, is in use again" in " ".join(
-        what_changed(place).split()
+        what_changed(workspace).split()
     )
-    pd.testing.assert_frame_equal(scored(place), first)
+    pd.testing.assert_frame_equal(scored(workspace), first)
 
 
-def test_revised_effects_and_a_refit_are_promoted_and_scored(place, tmp_path):
+def test_revised_effects_and_a_refit_are_promoted_and_scored(workspace, tmp_path):
     """Old patients fare far better than the model says: no line mends that."""
-    promote_candidate(place, "harbour", by="Dr Chen", note="before outcomes")
-    first = scored(place).sort_values("id", key=lambda ids: ids.astype(str))
-    target = load_cohort(last_run(place, "harbour").stages.encoded.path / TARGET)
+    promote_candidate(workspace, "harbour", by="Dr Chen", note="before outcomes")
+    first = scored(workspace).sort_values("id", key=lambda ids: ids.astype(str))
+    target = load_cohort(last_run(workspace, "harbour").stages.encoded.path / TARGET)
     target = target.take(np.argsort(target.ids.astype(str)))
     old = target.X[:, target.features.index("age")] > 70
-    known = pd.read_csv(place.root / "demo" / "harbour_outcomes.csv", dtype=str)
+    known = pd.read_csv(workspace.root / "demo" / "harbour_outcomes.csv", dtype=str)
     chance = pd.Series(expit(logit(first["risk"].to_numpy()) - 3 * old), index=target.ids.astype(str))
     known = known[known["patient_id"].isin(chance.index)]
     happened = np.random.default_rng(1).random(len(known)) < chance[known["patient_id"]].to_numpy()
     file = tmp_path / "old.csv"
     known.assign(**{known.columns[-1]: happened.astype(int)}).to_csv(file, index=False)
     with pytest.raises(UsageError, match="there is no rung 'slope'"):
-        recalibrate(place, file, "slope")
+        recalibrate(workspace, file, "slope")
 
-    found = recalibrate(place, file)
+    found = recalibrate(workspace, file)
     assert (found.name, found.gain_low > 0, found.effects["age"] < -0.1) == ("revised effects", True, True)
-    promote_candidate(place, "harbour", by="Dr Wu", note="old patients")
-    champion = find_champion(place, "harbour")
+    promote_candidate(workspace, "harbour", by="Dr Wu", note="old patients")
+    champion = find_champion(workspace, "harbour")
     line, before = champion.described.recalibration, first["risk"].to_numpy()
     wanted = expit(found.intercept + found.slope * logit(before) + line.scale.apply(target.X) @ line.effects)
-    moved = scored(place).sort_values("id", key=lambda ids: ids.astype(str))["risk"].to_numpy()
+    moved = scored(workspace).sort_values("id", key=lambda ids: ids.astype(str))["risk"].to_numpy()
     np.testing.assert_allclose(moved, wanted, atol=2e-4)
 
-    refit = recalibrate(place, file, REFIT)
+    refit = recalibrate(workspace, file, REFIT)
     assert (refit.name, refit.effects, refit.log_loss_after < 0.7) == (REFIT, {}, True)
-    version = version_at(place, "harbour", CANDIDATE)
+    version = version_at(workspace, "harbour", CANDIDATE)
     assert (version.tags[METHOD], version.tags[RECALIBRATED_FROM]) == (REFIT, found.version)
-    metrics = connect(place).get_run(version.run_id).data.metrics
+    metrics = connect(workspace).get_run(version.run_id).data.metrics
     assert metrics["out_of_fold/log_loss"] == pytest.approx(refit.log_loss_after, abs=1e-3)
-    promote_candidate(place, "harbour", by="Dr Wu", note="a new model")
-    assert find_champion(place, "harbour").described.outcomes_used
-    assert Served.load(find_champion(place, "harbour").folder).recalibration is None
-    assert np.abs(scored(place).sort_values("id", key=lambda ids: ids.astype(str))["risk"] - moved).max() > 0.01
+    promote_candidate(workspace, "harbour", by="Dr Wu", note="a new model")
+    assert find_champion(workspace, "harbour").described.outcomes_used
+    assert Served.load(find_champion(workspace, "harbour").folder).recalibration is None
+    assert np.abs(scored(workspace).sort_values("id", key=lambda ids: ids.astype(str))["risk"] - moved).max() > 0.01
 
 
-def test_outcomes_of_a_list_are_weighed(place, tmp_path):
+def test_outcomes_of_a_list_are_weighed(workspace, tmp_path):
     """Low risks are right and high ones too low; the list asks more of whom it can learn most from."""
-    everybody = labels_by(place, tmp_path / "all.csv", lambda odds: expit(odds + 1.5 + 2 * (odds > np.median(odds))))
-    run = last_run(place, "harbour")
+    everybody = labels_by(
+        workspace, tmp_path / "all.csv", lambda odds: expit(odds + 1.5 + 2 * (odds > np.median(odds)))
+    )
+    run = last_run(workspace, "harbour")
     with pytest.raises(UsageError, match="every patient's outcome is known"):
-        write_list(place, run, 60, seed=0)
+        write_list(workspace, run, 60, seed=0)
     risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean.astype(float)
     drawn = draw_list(risk, risk, 0.15, 60, seed=0)
     facts = {"method": run.chosen, "target": run.stages.target.digest, "true": risk}
-    np.savez(place.site("harbour") / DRAW, rows=drawn.rows, probability=drawn.probability, **facts)
+    np.savez(workspace.site("harbour") / DRAW, rows=drawn.rows, probability=drawn.probability, **facts)
     known = pd.read_csv(everybody, dtype=str)
     back = known[known[known.columns[0]].isin(load_cohort(run.stages.encoded.path / TARGET).ids[drawn.rows])]
     back.to_csv(tmp_path / "back.csv", index=False)
-    weighed = recalibrate(place, tmp_path / "back.csv")
-    (place.site("harbour") / DRAW).unlink()
-    alike = recalibrate(place, tmp_path / "back.csv")
+    weighed = recalibrate(workspace, tmp_path / "back.csv")
+    (workspace.site("harbour") / DRAW).unlink()
+    alike = recalibrate(workspace, tmp_path / "back.csv")
     assert weighed.labels == alike.labels == len(back)
     assert weighed.intercept != alike.intercept
 
 
-def test_a_transfer_does_not_take_a_recalibrated_version_for_its_own(place):
-    transfer(place, "harbour", last_run(place, "harbour").settings, again=True)
-    assert RECALIBRATED_FROM not in version_at(place, "harbour", CANDIDATE).tags
+def test_a_transfer_does_not_take_a_recalibrated_version_for_its_own(workspace):
+    transfer(workspace, "harbour", last_run(workspace, "harbour").settings, again=True)
+    assert RECALIBRATED_FROM not in version_at(workspace, "harbour", CANDIDATE).tags
 
 
-def test_where_counts_are_hidden_a_line_leaves_with_two_decimals(place, tmp_path):
+def test_where_counts_are_hidden_a_line_leaves_with_two_decimals(workspace, tmp_path):
     """Of all digits it would tell the outcomes that it was fitted to."""
-    file = Path(place.contracts) / "sites" / "harbour.yaml"
+    file = Path(workspace.contracts) / "sites" / "harbour.yaml"
     file.write_text(file.read_text().replace("{exempt: true}", "{threshold: 10}"))
-    promote_candidate(place, "harbour", by="Dr Chen", note="what leaves is rounded")
-    recalibrate(place, labels_by(place, tmp_path / "fewer.csv", lambda odds: expit(odds - 1.2)))
-    told = json.loads(version_at(place, "harbour", CANDIDATE).tags[LINE])
+    promote_candidate(workspace, "harbour", by="Dr Chen", note="what leaves is rounded")
+    recalibrate(workspace, labels_by(workspace, tmp_path / "fewer.csv", lambda odds: expit(odds - 1.2)))
+    told = json.loads(version_at(workspace, "harbour", CANDIDATE).tags[LINE])
     assert {name: round(value, 2) for name, value in told.items()} == told
     assert told["intercept"] < -0.5

@@ -11,7 +11,7 @@ from leaving_numbers import against_the_rules
 
 from flows.rehearse import rehearse_table, write_contracts
 from tasks.prune import erase_files
-from tasks.registry import forget_site
+from tasks.registry import delete_site_runs
 from tasks.settings import TransferSettings
 from tasks.tracking import PARENT, connect, experiment_id
 from tdrop.base import UsageError
@@ -26,35 +26,35 @@ SETTINGS = TransferSettings(
 )
 
 
-def make_teachers(place) -> None:
+def make_teachers(workspace) -> None:
     """Two targets whose outcomes are known by now teach the third."""
     for name in ("harbour", "hillside"):
-        file = place.root.parent / "network" / "data_contracts" / "sites" / f"{name}.yaml"
+        file = workspace.root.parent / "network" / "data_contracts" / "sites" / f"{name}.yaml"
         file.write_text(file.read_text().replace("role: target", "role: both").replace("source: registry\n", ""))
     file = file.with_name("lakeside.yaml")
     file.write_text(file.read_text().replace("source: registry\n", ""))
 
 
 def test_sites_play_the_new_one_and_the_next_report_quotes_them(tiny_network, monkeypatch):
-    place = tiny_network
-    make_teachers(place)
-    file = place.root.parent / "network" / "data_contracts" / "sites" / "harbour.yaml"
+    workspace = tiny_network
+    make_teachers(workspace)
+    file = workspace.root.parent / "network" / "data_contracts" / "sites" / "harbour.yaml"
     file.write_text(file.read_text().replace("{exempt: true}", "{threshold: 10}"))
-    with at(place), worker_processes(0):
+    with at(workspace), worker_processes(0):
         rehearsal = rehearse_table("prostate", SETTINGS)
     assert [site.site for site in rehearsal.sites] == ["harbour", "hillside", "registry"]
     assert not rehearsal.failed
-    folder = place.root / "rehearsals" / "prostate"
+    folder = workspace.root / "rehearsals" / "prostate"
     page = (folder / "rehearsal.html").read_text()
     assert "Harbour Hospital" in page
     assert "forecast AUROC was off by" in page
     assert "the 95% prediction interval for a new one" in page
-    index = (place.root / "index.html").read_text()
+    index = (workspace.root / "index.html").read_text()
     assert "forecast AUROC was off by" in index
     assert 'href="rehearsals/prostate/rehearsal.html"' in index
-    transfer(place, "lakeside", SETTINGS)
-    mlflow_has_it(place, rehearsal)
-    forecast = json.loads((place.latest("lakeside") / "forecast.json").read_text())
+    transfer(workspace, "lakeside", SETTINGS)
+    mlflow_has_it(workspace, rehearsal)
+    forecast = json.loads((workspace.latest("lakeside") / "forecast.json").read_text())
     assert {site["site"] for site in forecast["held_out"]["logistic_regression"]} == {"harbour", "hillside", "registry"}
     expected = forecast["next_site"]["logistic_regression"]
     assert expected["auroc"]["sites"] == 3
@@ -63,24 +63,24 @@ def test_sites_play_the_new_one_and_the_next_report_quotes_them(tiny_network, mo
     assert ends[0] <= joined["value"] <= ends[1]
     assert joined["between"] < min(expected["auroc"]["error"], 0.08)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
-    with at(place), worker_processes(0):
+    with at(workspace), worker_processes(0):
         again = rehearse_table("prostate", SETTINGS)
     assert again.not_recorded.startswith("the rehearsal of table 'prostate' was not recorded in MLflow: MLflow does")
     assert json.loads((folder / "rehearsal.json").read_text())["created"] == again.created
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    assert erase_files(place, "harbour", set())
-    assert forget_site(place, "harbour") == 4
+    assert erase_files(workspace, "harbour", set())
+    assert delete_site_runs(workspace, "harbour") == 4
     assert not folder.exists()
-    assert {run.data.tags["kind"] for run in runs_in_mlflow(place)} == {"site", "method"}
+    assert {run.data.tags["kind"] for run in runs_in_mlflow(workspace)} == {"site", "method"}
 
 
-def runs_in_mlflow(place) -> list:
-    return connect(place).search_runs([experiment_id(place, "prostate")])
+def runs_in_mlflow(workspace) -> list:
+    return connect(workspace).search_runs([experiment_id(workspace, "prostate")])
 
 
-def mlflow_has_it(place, rehearsal) -> None:
+def mlflow_has_it(workspace, rehearsal) -> None:
     """One run with the rehearsal and one below it per site, none of which is among the sites' own records."""
-    runs = [run for run in runs_in_mlflow(place) if run.data.tags["kind"].startswith("rehears")]
+    runs = [run for run in runs_in_mlflow(workspace) if run.data.tags["kind"].startswith("rehears")]
     (parent,) = [run for run in runs if run.data.tags["kind"] == "rehearsal"]
     assert (parent.info.run_name, parent.info.status) == ("rehearse prostate", "FINISHED")
     assert (parent.data.tags["table"], parent.data.tags["simulated"]) == ("prostate", "true")

@@ -24,24 +24,24 @@ def settings():
     return cheap(seeds=3)
 
 
-def finished_stages(place) -> dict[str, int]:
+def finished_stages(workspace) -> dict[str, int]:
     """By stage of the store, when it was sealed."""
-    files = (place.root / "store").glob("*/[!.]*/manifest.json")
+    files = (workspace.root / "store").glob("*/[!.]*/manifest.json")
     return {f"{file.parent.parent.name}/{file.parent.name}": file.stat().st_mtime_ns for file in files}
 
 
-def evaluation(place) -> bytes:
-    return (place.latest(SITE) / "evaluation.json").read_bytes()
+def evaluation(workspace) -> bytes:
+    return (workspace.latest(SITE) / "evaluation.json").read_bytes()
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory, settings):
     """A site whose run nobody disturbed; tests leave it as they found it."""
-    place = write_tiny_network(tmp_path_factory.mktemp("undisturbed"))
+    workspace = write_tiny_network(tmp_path_factory.mktemp("undisturbed"))
     with pytest.MonkeyPatch.context() as patch:
         leave_reports_out(patch)
-        transfer(place, SITE, settings)
-    return place
+        transfer(workspace, SITE, settings)
+    return workspace
 
 
 def state_of(flow_run: str) -> tuple[str, str]:
@@ -54,27 +54,27 @@ def state_of(flow_run: str) -> tuple[str, str]:
 
 
 def test_a_killed_run_goes_on_and_ends_with_the_same_digits(undisturbed, settings, tmp_path, monkeypatch):
-    place = write_tiny_network(tmp_path)
-    process = start_transfer(place, settings, SITE, 1, pauses=("fit",))
+    workspace = write_tiny_network(tmp_path)
+    process = start_transfer(workspace, settings, SITE, 1, pauses=("fit",))
     wait_for_pause(process, "fit")
-    wait_until(lambda: len(list((place.root / "store").glob("model/[!.]*"))) >= 2)
+    wait_until(lambda: len(list((workspace.root / "store").glob("model/[!.]*"))) >= 2)
     children = worker_processes_of(process.pid)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    before = finished_stages(place)
-    assert not place.latest(SITE).exists()
-    ghost = read_note(place, SITE).flow_run
-    monkeypatch.setenv("TDROP_HOME", place.home)
-    assert "interrupted" in tdrop("status", "--contracts", place.contracts)
+    before = finished_stages(workspace)
+    assert not workspace.latest(SITE).exists()
+    ghost = read_note(workspace, SITE).flow_run
+    monkeypatch.setenv("TDROP_HOME", workspace.home)
+    assert "interrupted" in tdrop("status", "--contracts", workspace.contracts)
     assert state_of(ghost) == ("RUNNING", "Running")
 
-    transfer(place, SITE, settings)
+    transfer(workspace, SITE, settings)
 
     assert state_of(ghost) == ("CRASHED", "Interrupted"), "it would count as running for ever"
-    assert "interrupted" not in tdrop("status", "--contracts", place.contracts)
-    after = finished_stages(place)
+    assert "interrupted" not in tdrop("status", "--contracts", workspace.contracts)
+    after = finished_stages(workspace)
     assert {name: after[name] for name in before} == before
-    assert evaluation(place) == evaluation(undisturbed)
+    assert evaluation(workspace) == evaluation(undisturbed)
     assert children, "the run had no worker process to leave behind"
     wait_until(lambda: all(map(is_gone, children)))
 

@@ -32,13 +32,13 @@ def test_silence_is_said_within_ten_seconds_and_ends_the_command_within_a_minute
 
 
 def test_a_server_killed_in_the_middle_costs_only_what_was_under_way(tmp_path, prefect_server, monkeypatch):
-    place = write_tiny_network(tmp_path)
+    workspace = write_tiny_network(tmp_path)
     methods = ("--method", "mlp", "--method", "logistic_regression")
-    arguments = ("transfer", "harbour", "--contracts", place.contracts, "--trials", "3", "--seeds", "1", *methods)
+    arguments = ("transfer", "harbour", "--contracts", workspace.contracts, "--trials", "3", "--seeds", "1", *methods)
     command = [sys.executable, "-c", COMMAND, *arguments]
-    trials = place.root / "store" / "held-out"
+    trials = workspace.root / "store" / "held-out"
     with prefect_server_in(tmp_path / "prefect") as (url, server):
-        environment = {**os.environ, "TDROP_HOME": place.home, "PREFECT_API_URL": url}
+        environment = {**os.environ, "TDROP_HOME": workspace.home, "PREFECT_API_URL": url}
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         wait_until(lambda: list(trials.glob("[!.]*/manifest.json")) or process.poll() is not None)
         os.killpg(server.process.pid, signal.SIGKILL)
@@ -50,11 +50,11 @@ def test_a_server_killed_in_the_middle_costs_only_what_was_under_way(tmp_path, p
     assert first == f"tdrop: the Prefect server at {url} does not answer; waiting for it"
     assert last.startswith(f"tdrop: the Prefect server at {url} stopped answering; finished steps are kept")
     assert last.endswith("run the same command again when it is back")
-    assert read_status(place, "harbour").outcome == "interrupted"
+    assert read_status(workspace, "harbour").outcome == "interrupted"
     finished = {file: file.stat().st_mtime_ns for file in trials.glob("[!.]*/manifest.json")}
     assert finished
 
     # Another server is as good as the one that came back.
-    monkeypatch.setenv("TDROP_HOME", place.home)
+    monkeypatch.setenv("TDROP_HOME", workspace.home)
     assert "harbour" in tdrop(*arguments, "--processes", "0")
     assert {file: file.stat().st_mtime_ns for file in finished} == finished, "a finished trial was computed again"

@@ -23,32 +23,34 @@ METHODS = ("logistic_regression", "mlp")
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def workspace(tmp_path_factory):
     return three_sites(tmp_path_factory.mktemp("together"))
 
 
 def three_sites(folder):
     """A fresh home, also without a record, and three sites; the third is the first under another name."""
-    place = write_tiny_network(folder)
-    (place.root / "mlflow.db").unlink()
-    sites = Path(place.contracts) / "sites"
+    workspace = write_tiny_network(folder)
+    (workspace.root / "mlflow.db").unlink()
+    sites = Path(workspace.contracts) / "sites"
     (sites / "quayside.yaml").write_text((sites / "harbour.yaml").read_text().replace("harbour", "quayside"))
     for name in ("harbour.csv", "harbour_outcomes.csv"):
-        demo = place.root / "demo"
+        demo = workspace.root / "demo"
         (demo / name.replace("harbour", "quayside")).write_bytes((demo / name).read_bytes())
-    settle(place.root / "demo")
-    return place
+    settle(workspace.root / "demo")
+    return workspace
 
 
 @pytest.fixture(scope="module")
-def ended(place, prefect_server):
-    return run_together(place)
+def ended(workspace, prefect_server):
+    return run_together(workspace)
 
 
-def run_together(place, seconds=600):
+def run_together(workspace, seconds=600):
     """Three sites at once, one of them twice, all starting from the empty home; exit codes and outputs."""
     settings = cheap(*METHODS)
-    started: list[subprocess.Popen[str]] = [start_transfer(place, settings, site, 0) for site in (*SITES, "harbour")]
+    started: list[subprocess.Popen[str]] = [
+        start_transfer(workspace, settings, site, 0) for site in (*SITES, "harbour")
+    ]
     outputs = [process.communicate(timeout=seconds)[0] for process in started]
     return [process.returncode for process in started], outputs
 
@@ -62,12 +64,12 @@ def assert_ended_well(codes, outputs):
     assert "locked" not in "".join(outputs)
 
 
-def test_no_run_is_lost_doubled_or_mixed_up(place, ended):
-    assert_each_recorded_once(place)
+def test_no_run_is_lost_doubled_or_mixed_up(workspace, ended):
+    assert_each_recorded_once(workspace)
 
 
-def assert_each_recorded_once(place):
-    client = connect(place)
+def assert_each_recorded_once(workspace):
+    client = connect(workspace)
     experiments = client.search_experiments(filter_string=EXPERIMENTS)
     assert len(experiments) == 1
     runs = client.search_runs([experiments[0].experiment_id])
@@ -77,7 +79,7 @@ def assert_each_recorded_once(place):
         assert len(parents) == 1, f"{site} was recorded {len(parents)} times"
         children = [run for run in runs if run.data.tags.get("mlflow.parentRunId") == parents[0].info.run_id]
         assert sorted(run.data.tags["method"] for run in children) == list(METHODS)
-        evaluation = what_leaves(place, site)
+        evaluation = what_leaves(workspace, site)
         for run in children:
             assert run.data.tags["site"] == site
             assert run.data.metrics == pytest.approx({**run.data.metrics, **values(evaluation, run)})
@@ -88,15 +90,15 @@ def assert_each_recorded_once(place):
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("time", range(20))
 def test_four_at_once_twenty_times_lose_nothing(time, tmp_path, prefect_server):
-    place = three_sites(tmp_path)
-    assert_ended_well(*run_together(place, seconds=3600))
-    assert_each_recorded_once(place)
+    workspace = three_sites(tmp_path)
+    assert_ended_well(*run_together(workspace, seconds=3600))
+    assert_each_recorded_once(workspace)
 
 
-def what_leaves(place, site):
+def what_leaves(workspace, site):
     """The site's evaluation as the record may hold it: where small counts are hidden, over stand-ins and rounded."""
-    run = last_run(place, site)
-    return leaving_data(place, run, assemble(place, run)).evaluation.to_dict()
+    run = last_run(workspace, site)
+    return leaving_data(workspace, run, assemble(workspace, run)).evaluation.to_dict()
 
 
 def values(evaluation, run) -> dict[str, float]:
@@ -111,22 +113,22 @@ def values(evaluation, run) -> dict[str, float]:
     }
 
 
-def test_the_database_opens_for_a_newcomer(place, ended):
+def test_the_database_opens_for_a_newcomer(workspace, ended):
     program = "import sys, mlflow; client = mlflow.MlflowClient(sys.argv[1]); print(len(client.search_experiments()))"
-    uri = f"sqlite:///{place.root / 'mlflow.db'}"
+    uri = f"sqlite:///{workspace.root / 'mlflow.db'}"
     done = subprocess.run([sys.executable, "-c", program, uri], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "2", done.stderr[-2000:]
 
 
 def test_two_commands_on_an_empty_home_start_one_after_the_other(tmp_path):
-    place = write_tiny_network(tmp_path)
+    workspace = write_tiny_network(tmp_path)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    environment |= {"TDROP_HOME": place.home}
-    command = [str(Path(sys.executable).with_name("tdrop")), "validate", "harbour", "--contracts", place.contracts]
+    environment |= {"TDROP_HOME": workspace.home}
+    command = [str(Path(sys.executable).with_name("tdrop")), "validate", "harbour", "--contracts", workspace.contracts]
     together = [
         subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         for _ in range(2)
     ]
     outputs = [process.communicate(timeout=600)[0] for process in together]
     assert [process.returncode for process in together] == [0, 0], "\n".join(outputs)
-    assert not (place.root / "prefect" / "server.log").exists(), "a command without a server started one"
+    assert not (workspace.root / "prefect" / "server.log").exists(), "a command without a server started one"

@@ -32,14 +32,14 @@ MOMENTS = [
 ]
 
 
-def start(place, sites):
+def start(workspace, sites):
     # Little to tune before the first fit, and so many fits after it that no site ends before the other begins.
     methods = ("--method", "mlp", "--method", "logistic_regression")
-    options = ("--trials", "1", "--seeds", "50", "--contracts", place.contracts, *methods)
+    options = ("--trials", "1", "--seeds", "50", "--contracts", workspace.contracts, *methods)
     return subprocess.Popen(
         [sys.executable, "-m", "flows.cli", "transfer", *sites, *options],
         cwd=PROJECT,
-        env={**os.environ, "TDROP_HOME": place.home},
+        env={**os.environ, "TDROP_HOME": workspace.home},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -47,19 +47,19 @@ def start(place, sites):
     )
 
 
-def wait_for(place, stage: str, process) -> None:
-    stages = place.root / "store" / stage
+def wait_for(workspace, stage: str, process) -> None:
+    stages = workspace.root / "store" / stage
     wait_until(lambda: list(stages.glob("[!.]*")) or process.poll() is not None)
     assert process.poll() is None, process.communicate()
 
 
 @pytest.mark.parametrize(("order", "sites", "moment"), MOMENTS)
 def test_an_interrupted_transfer_ends_and_chooses_nothing(prefect_server, tmp_path, order, sites, moment):
-    place = write_tiny_network(tmp_path)
-    process = start(place, sites)
-    wait_for(place, moment, process)
+    workspace = write_tiny_network(tmp_path)
+    process = start(workspace, sites)
+    wait_for(workspace, moment, process)
     # Of two sites the second may begin seconds after the first one's fits; it is interrupted too where it has begun.
-    begun = [name for name in sites if name in ("harbour", "hillside") and read_note(place, name)]
+    begun = [name for name in sites if name in ("harbour", "hillside") and read_note(workspace, name)]
     assert begun
     os.kill(process.pid, order)
     _, errors = process.communicate(timeout=LIMIT_SECONDS)
@@ -70,18 +70,18 @@ def test_an_interrupted_transfer_ends_and_chooses_nothing(prefect_server, tmp_pa
         "tdrop: interrupted: nothing is half-written, and the same command goes on from the last finished step"
     ]
     for name in begun:
-        assert read_status(place, name).outcome == "interrupted"
-        assert not place.latest(name).exists()
-    assert not [stage for stage in LATER if (place.root / "store" / stage).exists()]
-    assert not list(place.root.glob(".record-*"))
-    assert states_of_runs(place, sites) <= {"CANCELLED", "CRASHED"}
+        assert read_status(workspace, name).outcome == "interrupted"
+        assert not workspace.latest(name).exists()
+    assert not [stage for stage in LATER if (workspace.root / "store" / stage).exists()]
+    assert not list(workspace.root.glob(".record-*"))
+    assert states_of_runs(workspace, sites) <= {"CANCELLED", "CRASHED"}
 
 
-def states_of_runs(place, sites) -> set[str]:
+def states_of_runs(workspace, sites) -> set[str]:
     """How Prefect says that the interrupted flow runs ended: none of them runs for ever."""
     from prefect.client.orchestration import get_client
 
-    runs = [read_note(place, site).flow_run for site in sites if read_note(place, site) is not None]
+    runs = [read_note(workspace, site).flow_run for site in sites if read_note(workspace, site) is not None]
     assert runs
     with get_client(sync_client=True) as client:
         return {client.read_flow_run(run).state_type.value for run in runs}
@@ -107,13 +107,13 @@ def test_a_method_fails_only_by_its_own_failure(tmp_path):
 
 PROGRAM = """
 import hashlib, sys, time
-from flows.interrupts import exit_now, heed_signals, stopping
-heed_signals()
+from flows.interrupts import exit_now, install_signal_handlers, signal_received
+install_signal_handlers()
 try:
     print("begun", flush=True)
     {body}
 finally:
-    if stopping():
+    if signal_received():
         exit_now()
 """
 BODIES = {
@@ -152,10 +152,10 @@ def test_whatever_a_command_is_busy_with_it_ends():
 def test_ctrl_c_to_the_whole_group_while_workers_start_prints_no_traceback(tmp_path):
     """A terminal sends Ctrl-C to every process of the command."""
     program = (
-        "from flows.interrupts import exit_now, heed_signals, stopping\nheed_signals()\n"
+        "from flows.interrupts import exit_now, install_signal_handlers, signal_received\ninstall_signal_handlers()\n"
         "from tdrop.home import compute, worker_processes\nimport os\n"
         "try:\n    with worker_processes(2):\n        print('begun', flush=True)\n"
-        "        while True: compute(os.getpid)\nfinally:\n    if stopping(): exit_now()"
+        "        while True: compute(os.getpid)\nfinally:\n    if signal_received(): exit_now()"
     )
     for moment in (0.0, 0.3, 1.0):
         process = subprocess.Popen(

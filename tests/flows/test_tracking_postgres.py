@@ -10,7 +10,7 @@ import pytest
 from conftest import cheap, leave_reports_out, transfer as run_transfer, write_tiny_network
 from waiting import postgres_server
 
-from tasks.registry import CHAMPION, forget_site, promote_candidate, restore_champion
+from tasks.registry import CHAMPION, delete_site_runs, promote_candidate, restore_champion
 from tasks.run import last_run
 from tasks.tracking import EXPERIMENTS, connect, version_at
 from tdrop.base import DataError, Unavailable, UsageError
@@ -36,13 +36,13 @@ def postgres():
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory, postgres, settings):
     """A site that was transferred with its record on PostgreSQL."""
-    place = write_tiny_network(tmp_path_factory.mktemp("recorded"))
-    (place.root / "mlflow.db").unlink()
+    workspace = write_tiny_network(tmp_path_factory.mktemp("recorded"))
+    (workspace.root / "mlflow.db").unlink()
     with pytest.MonkeyPatch.context() as patch:
         leave_reports_out(patch)
         patch.setenv("MLFLOW_TRACKING_URI", postgres)
-        assert transfer(place, settings).not_recorded is None
-    return place
+        assert transfer(workspace, settings).not_recorded is None
+    return workspace
 
 
 @pytest.fixture
@@ -51,14 +51,14 @@ def on_postgres(postgres, monkeypatch):
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def workspace(tmp_path, monkeypatch):
     leave_reports_out(monkeypatch)
     return write_tiny_network(tmp_path)
 
 
-def transfer(place, settings):
+def transfer(workspace, settings):
 
-    return run_transfer(place, SITE, settings)
+    return run_transfer(workspace, SITE, settings)
 
 
 @pytest.mark.usefixtures("on_postgres")
@@ -124,45 +124,45 @@ def test_every_method_has_its_model_with_what_was_measured_of_it(recorded, tmp_p
 
 @pytest.mark.usefixtures("on_postgres")
 def test_a_site_is_recorded_promoted_and_forgotten_on_postgres(recorded):
-    place = recorded
-    assert not (place.root / "mlflow.db").exists()
-    client = connect(place)
+    workspace = recorded
+    assert not (workspace.root / "mlflow.db").exists()
+    client = connect(workspace)
     experiment = client.search_experiments(filter_string=EXPERIMENTS)[0]
-    assert experiment.artifact_location == (place.root / "artifacts").as_uri()
+    assert experiment.artifact_location == (workspace.root / "artifacts").as_uri()
     runs = client.search_runs([experiment.experiment_id], f"tags.site = '{SITE}'")
     assert sorted(run.data.tags.get("method", "") for run in runs) == ["", "logistic_regression", "mlp"]
     assert all(run.data.metrics for run in runs)
-    assert promote_candidate(place, SITE, by="Dr Chen", note="a test").by == "Dr Chen"
-    assert version_at(place, SITE, CHAMPION) is not None
+    assert promote_candidate(workspace, SITE, by="Dr Chen", note="a test").by == "Dr Chen"
+    assert version_at(workspace, SITE, CHAMPION) is not None
     with pytest.raises(UsageError, match="no earlier champion"):
-        restore_champion(place, SITE)
-    assert forget_site(place, SITE) == 3
+        restore_champion(workspace, SITE)
+    assert delete_site_runs(workspace, SITE) == 3
     assert not client.search_runs([experiment.experiment_id])
     assert not client.search_registered_models()
-    assert not list((place.root / "artifacts").rglob("*.*"))
+    assert not list((workspace.root / "artifacts").rglob("*.*"))
 
 
-def test_a_password_is_not_shown(place, monkeypatch):
+def test_a_password_is_not_shown(workspace, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql+psycopg://tdrop:secret@127.0.0.1:9/mlflow")
     with pytest.raises(Unavailable) as caught:
-        connect(place)
+        connect(workspace)
     assert "secret" not in str(caught.value)
     assert "127.0.0.1:9/mlflow" in str(caught.value)
 
 
-def test_a_report_is_published_when_the_record_cannot_be_reached(place, settings, monkeypatch, caplog):
+def test_a_report_is_published_when_the_record_cannot_be_reached(workspace, settings, monkeypatch, caplog):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     monkeypatch.setattr("tasks.report.record_in_mlflow.retries", 0)
     with caplog.at_level(logging.CRITICAL):
-        summary = transfer(place, settings)
+        summary = transfer(workspace, settings)
     assert "MLflow does not answer at http://127.0.0.1:9" in summary.not_recorded
-    assert (place.latest(SITE) / "report.html").is_file()
-    status = json.loads((place.site(SITE) / "status.json").read_text())
+    assert (workspace.latest(SITE) / "report.html").is_file()
+    status = json.loads((workspace.site(SITE) / "status.json").read_text())
     assert status["outcome"] == "not recorded"
-    fits = sorted((place.root / "store" / "fit").iterdir())
+    fits = sorted((workspace.root / "store" / "fit").iterdir())
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    assert transfer(place, settings).not_recorded is None, "the next run did not make up for it"
-    assert sorted((place.root / "store" / "fit").iterdir()) == fits
-    assert json.loads((place.site(SITE) / "status.json").read_text())["outcome"] == "done"
+    assert transfer(workspace, settings).not_recorded is None, "the next run did not make up for it"
+    assert sorted((workspace.root / "store" / "fit").iterdir()) == fits
+    assert json.loads((workspace.site(SITE) / "status.json").read_text())["outcome"] == "done"

@@ -13,7 +13,7 @@ import pytest
 from conftest import cheap, on_server, settle, transfer, transfer_several, write_tiny_network
 
 from flows.audit import audit_site
-from flows.transfer import Transferred
+from flows.transfer import TransferResult
 from tasks import labels
 from tasks.run import last_run
 from tasks.tracking import connect
@@ -42,38 +42,38 @@ def settings():
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory, session_server, settings):
-    """Two sites through the parent flow; returns the place and the flow's result. Later transfers are plain calls."""
+    """Two sites through the parent flow; returns the workspace and the flow's result. Later ones are plain calls."""
 
-    place = write_tiny_network(tmp_path_factory.mktemp("network"))
+    workspace = write_tiny_network(tmp_path_factory.mktemp("network"))
     with on_server(session_server):
-        results = transfer_several(place, ["harbour", "lakeside"], settings, processes=2)
-    return place, results
+        results = transfer_several(workspace, ["harbour", "lakeside"], settings, processes=2)
+    return workspace, results
 
 
-def model_digests(place, site):
-    return json.loads((place.latest(site) / "models.json").read_text())
+def model_digests(workspace, site):
+    return json.loads((workspace.latest(site) / "models.json").read_text())
 
 
-def predictions(place, site):
+def predictions(workspace, site):
     """By method and seed what its model says of every patient, to the last bit."""
-    fits = last_run(place, site).trained.fits
+    fits = last_run(workspace, site).trained.fits
     return {method: [(ref.path / PREDICTIONS).read_bytes() for ref in refs] for method, refs in fits.items()}
 
 
 def test_every_site_gets_its_folder_of_files(network):
-    place, results = network
+    workspace, results = network
     for site in ("harbour", "lakeside"):
-        assert isinstance(results[site], Transferred)
+        assert isinstance(results[site], TransferResult)
         for name in FILES:
-            assert (place.latest(site) / name).is_file(), f"{site} lacks {name}"
+            assert (workspace.latest(site) / name).is_file(), f"{site} lacks {name}"
         link = f"sites/{site}/latest/report.html"
-        assert link in (place.root / "index.html").read_text()
-        assert (place.root / link).is_file()
+        assert link in (workspace.root / "index.html").read_text()
+        assert (workspace.root / link).is_file()
 
 
 def test_what_reads_the_source_alone_is_fitted_once_for_both_sites(network, settings):
-    place, _ = network
-    manifests = [json.loads(file.read_text()) for file in (place.root / "store" / "model").glob("*/manifest.json")]
+    workspace, _ = network
+    manifests = [json.loads(file.read_text()) for file in (workspace.root / "store" / "model").glob("*/manifest.json")]
     fits = Counter(manifest["inputs"]["method"] for manifest in manifests)
     assert fits["logistic_regression"] == settings.seeds
     # And once more without the target's patients, to tell what they did: that reads the source alone.
@@ -81,32 +81,32 @@ def test_what_reads_the_source_alone_is_fitted_once_for_both_sites(network, sett
 
 
 def test_every_row_is_accounted_for(network):
-    place, _ = network
-    validation = json.loads((place.latest("lakeside") / "validation.json").read_text())
+    workspace, _ = network
+    validation = json.loads((workspace.latest("lakeside") / "validation.json").read_text())
     assert validation["read"] == 124
     assert validation["quarantined"] == 6
     assert validation["duplicates"] == 4
-    patients = pd.read_csv(place.latest("lakeside") / "patients.csv")
+    patients = pd.read_csv(workspace.latest("lakeside") / "patients.csv")
     assert len(patients) == validation["used"] == 114
     assert list(patients.columns) == ["id", "risk", "sd", "low", "high", "refer", "why", "moved_by"]
 
 
 def test_patients_list_is_for_the_owner_alone(network):
-    place, _ = network
-    mode = stat.S_IMODE((place.latest("harbour") / "patients.csv").stat().st_mode)
+    workspace, _ = network
+    mode = stat.S_IMODE((workspace.latest("harbour") / "patients.csv").stat().st_mode)
     assert mode == 0o600
 
 
 def test_stages_are_for_the_owner_alone_without_the_command_line_too(network):
-    place, _ = network
-    stages = [file for file in (place.root / "store").rglob("*") if file.is_file()]
+    workspace, _ = network
+    stages = [file for file in (workspace.root / "store").rglob("*") if file.is_file()]
     assert stages
     assert {stat.S_IMODE(file.stat().st_mode) for file in stages} == {0o600}
 
 
 def test_evaluation_has_the_documented_form(network, settings):
-    place, _ = network
-    evaluation = json.loads((place.latest("harbour") / "evaluation.json").read_text())
+    workspace, _ = network
+    evaluation = json.loads((workspace.latest("harbour") / "evaluation.json").read_text())
     assert evaluation["form"] == 1
     assert evaluation["seeds"] == [0, 1]
     fields = {"site", "method", "seed", "metric", "value", "low", "high", "n"}
@@ -149,7 +149,7 @@ def test_no_patient_reaches_prefect_or_mlflow(network):
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.sorting import ArtifactSort
 
-    place, _ = network
+    workspace, _ = network
     identifier = re.compile(r"(MIL|SEV|SOU)\d{7}")
     with get_client(sync_client=True) as client:
         pages = " ".join(
@@ -158,17 +158,17 @@ def test_no_patient_reaches_prefect_or_mlflow(network):
         logs = " ".join(log.message for log in client.read_logs(limit=200))
     assert "harbour" in pages
     assert not identifier.search(pages + logs)
-    artifacts = [path for path in (place.root / "artifacts").rglob("*") if path.is_file()]
+    artifacts = [path for path in (workspace.root / "artifacts").rglob("*") if path.is_file()]
     assert artifacts
     assert not any(identifier.search(path.read_text(errors="ignore")) for path in artifacts)
-    experiment = connect(place).search_experiments()[0]
-    runs = connect(place).search_runs([experiment.experiment_id])
+    experiment = connect(workspace).search_experiments()[0]
+    runs = connect(workspace).search_runs([experiment.experiment_id])
     assert not identifier.search(" ".join(str(run.data.to_dictionary()) for run in runs))
 
 
 def test_mlflow_has_a_parent_a_site_and_a_child_a_method(network, settings):
-    place, _ = network
-    client = connect(place)
+    workspace, _ = network
+    client = connect(workspace)
     experiments = [e.experiment_id for e in client.search_experiments()]
     runs = client.search_runs(experiments, "tags.site = 'harbour'")
     parents = [run for run in runs if run.data.tags["kind"] == "site"]
@@ -181,7 +181,7 @@ def test_mlflow_has_a_parent_a_site_and_a_child_a_method(network, settings):
     logistic = next(run for run in children if run.data.tags["method"] == "logistic_regression")
     figures = {file.path for file in client.list_artifacts(logistic.info.run_id, "figures")}
     assert figures == {"figures/calibration.svg"}
-    evaluation = json.loads((place.latest("harbour") / "evaluation.json").read_text())
+    evaluation = json.loads((workspace.latest("harbour") / "evaluation.json").read_text())
     expected = next(
         row["value"]
         for row in evaluation["rows"]
@@ -191,18 +191,18 @@ def test_mlflow_has_a_parent_a_site_and_a_child_a_method(network, settings):
 
 
 def test_nothing_changed_means_nothing_to_do(network, settings):
-    place, _ = network
-    before = (place.latest("harbour") / "summary.json").read_text()
-    report = (place.latest("harbour")).resolve()
-    assert "nothing changed since the last run" in transfer(place, "harbour", settings).unchanged
-    assert place.latest("harbour").resolve() == report
-    assert (place.latest("harbour") / "summary.json").read_text() == before
+    workspace, _ = network
+    before = (workspace.latest("harbour") / "summary.json").read_text()
+    report = (workspace.latest("harbour")).resolve()
+    assert "nothing changed since the last run" in transfer(workspace, "harbour", settings).unchanged
+    assert workspace.latest("harbour").resolve() == report
+    assert (workspace.latest("harbour") / "summary.json").read_text() == before
 
 
 def test_labels_reach_neither_models_nor_choice(network, settings, tmp_path):
     """The target's outcomes turned round, and taken away: the models are the same to the last bit."""
-    place, _ = network
-    expected = predictions(place, "harbour")
+    workspace, _ = network
+    expected = predictions(workspace, "harbour")
     stages = ("shift.json", "matching.json", "choice.json")
     other = write_tiny_network(tmp_path)
     outcomes = other.root / "demo" / "harbour_outcomes.csv"
@@ -213,9 +213,9 @@ def test_labels_reach_neither_models_nor_choice(network, settings, tmp_path):
     transfer(other, "harbour", settings)
     assert predictions(other, "harbour") == expected
     for name in stages:
-        assert (other.latest("harbour") / name).read_bytes() == (place.latest("harbour") / name).read_bytes()
+        assert (other.latest("harbour") / name).read_bytes() == (workspace.latest("harbour") / name).read_bytes()
     scrambled = json.loads((other.latest("harbour") / "evaluation.json").read_text())
-    honest = json.loads((place.latest("harbour") / "evaluation.json").read_text())
+    honest = json.loads((workspace.latest("harbour") / "evaluation.json").read_text())
     assert scrambled != honest, "evaluation must have seen the scrambled labels"
     outcomes.unlink()
     transfer(other, "harbour", settings)
@@ -224,11 +224,11 @@ def test_labels_reach_neither_models_nor_choice(network, settings, tmp_path):
 
 
 def test_the_number_of_processes_does_not_matter(network, settings, tmp_path):
-    place, _ = network
+    workspace, _ = network
     other = write_tiny_network(tmp_path)
     transfer(other, "lakeside", settings)
     name = "evaluation.json"
-    assert (other.latest("lakeside") / name).read_bytes() == (place.latest("lakeside") / name).read_bytes()
+    assert (other.latest("lakeside") / name).read_bytes() == (workspace.latest("lakeside") / name).read_bytes()
 
 
 def test_labels_are_opened_only_after_the_models_are_locked(network, settings, tmp_path, monkeypatch):
@@ -247,36 +247,36 @@ def test_labels_are_opened_only_after_the_models_are_locked(network, settings, t
 
 
 def test_a_site_that_stops_keeps_its_last_good_report(network, settings):
-    place, _ = network
-    extract = place.root / "demo" / "lakeside.csv.gz"
+    workspace, _ = network
+    extract = workspace.root / "demo" / "lakeside.csv.gz"
     told = []
-    progress.listen(told.append)
+    progress.add_listener(told.append)
     good = extract.read_bytes()
-    before = place.latest("lakeside").resolve()
+    before = workspace.latest("lakeside").resolve()
     try:
         frame = pd.read_csv(extract).drop(columns="age")
         frame.to_csv(extract, index=False)
         settle(extract.parent)
         with pytest.raises(SiteStopped, match="age"):
-            transfer(place, "lakeside", settings)
+            transfer(workspace, "lakeside", settings)
     finally:
         progress.remove_listeners()
         extract.write_bytes(good)
         settle(extract.parent)
     assert (told[-1].site, told[-1].stage) == ("lakeside", "stopped")
-    assert place.latest("lakeside").resolve() == before
-    status = json.loads((place.site("lakeside") / "status.json").read_text())
+    assert workspace.latest("lakeside").resolve() == before
+    status = json.loads((workspace.site("lakeside") / "status.json").read_text())
     assert status["outcome"] == "stopped"
-    assert "age" in (place.site("lakeside") / "refused" / "message.txt").read_text()
-    page = (place.latest("lakeside") / "report.html").read_text()
+    assert "age" in (workspace.site("lakeside") / "refused" / "message.txt").read_text()
+    page = (workspace.latest("lakeside") / "report.html").read_text()
     reason = "Column 'age' (Age) is not in the extract."
     assert reason in html.unescape(page)
     assert 'class="verdict stop"' in page
-    assert (place.latest("lakeside") / "earlier_report.html").is_file()
-    assert reason in html.unescape((place.root / "index.html").read_text())
-    transfer(place, "lakeside", settings)
-    assert reason not in html.unescape((place.root / "index.html").read_text())
-    assert not (place.latest("lakeside") / "earlier_report.html").exists()
+    assert (workspace.latest("lakeside") / "earlier_report.html").is_file()
+    assert reason in html.unescape((workspace.root / "index.html").read_text())
+    transfer(workspace, "lakeside", settings)
+    assert reason not in html.unescape((workspace.root / "index.html").read_text())
+    assert not (workspace.latest("lakeside") / "earlier_report.html").exists()
 
 
 def test_a_failed_site_does_not_take_the_network_down(network, settings, tmp_path):
@@ -297,10 +297,10 @@ def test_a_run_over_several_sites_says_in_prefect_who_has_no_result(session_serv
     from prefect.client.schemas.filters import FlowFilter
     from prefect.client.schemas.sorting import FlowRunSort
 
-    place = write_tiny_network(tmp_path)
-    (place.root / "demo" / "hillside.csv").unlink()
+    workspace = write_tiny_network(tmp_path)
+    (workspace.root / "demo" / "hillside.csv").unlink()
     with on_server(session_server), get_client(sync_client=True) as client:
-        transfer_several(place, ["hillside"], settings, processes=0)
+        transfer_several(workspace, ["hillside"], settings, processes=0)
         ours = FlowFilter.model_validate({"name": {"any_": ["transfer-network"]}})
         run = client.read_flow_runs(flow_filter=ours, sort=FlowRunSort.START_TIME_DESC, limit=1)[0]
     assert run.state.is_completed()
@@ -322,13 +322,13 @@ def test_a_failed_method_is_reported_and_the_site_goes_on(network, settings, tmp
 
 
 def test_audit_leaves_the_models_as_they_are(network, settings, tmp_path):
-    place, _ = network
-    before = model_digests(place, "lakeside")
-    source = pd.read_csv(place.root / "demo" / "lakeside_outcomes.csv").head(80)
+    workspace, _ = network
+    before = model_digests(workspace, "lakeside")
+    source = pd.read_csv(workspace.root / "demo" / "lakeside_outcomes.csv").head(80)
     labels = tmp_path / "arrived.csv"
     source.to_csv(labels, index=False)
     settle(tmp_path)
-    summary = audit_site(place, "lakeside", str(labels))
-    assert model_digests(place, "lakeside") == before
+    summary = audit_site(workspace, "lakeside", str(labels))
+    assert model_digests(workspace, "lakeside") == before
     assert 0 < summary.summary.labelled <= 80
-    assert "recalibration" in (place.latest("lakeside") / "details.html").read_text().lower()
+    assert "recalibration" in (workspace.latest("lakeside") / "details.html").read_text().lower()

@@ -32,32 +32,32 @@ SITE = "harbour"
 SETTINGS = cheap("logistic_regression")
 
 
-def rewrite(place, name, change):
+def rewrite(workspace, name, change):
     """Changes one CSV file of the demo."""
-    file = place.root / "demo" / name
+    file = workspace.root / "demo" / name
     change(pd.read_csv(file)).to_csv(file, index=False)
     settle(file.parent)
 
 
-def transfer(place):
-    return run_transfer(place, SITE, SETTINGS).summary
+def transfer(workspace):
+    return run_transfer(workspace, SITE, SETTINGS).summary
 
 
-def page(place):
+def page(workspace):
     """The words of the report."""
-    text = (place.latest(SITE) / "report.html").read_text(encoding="utf-8")
+    text = (workspace.latest(SITE) / "report.html").read_text(encoding="utf-8")
     return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text.split("</style>")[1].split("<script>")[0])))
 
 
-def not_exempt(place):
+def not_exempt(workspace):
     """Makes the site one whose small counts are hidden."""
-    file = Path(place.contracts) / "sites" / f"{SITE}.yaml"
+    file = Path(workspace.contracts) / "sites" / f"{SITE}.yaml"
     file.write_text(file.read_text(encoding="utf-8").replace("{exempt: true}", "{threshold: 10}"), encoding="utf-8")
 
 
-def shift_of(place) -> dict:
+def shift_of(workspace) -> dict:
     """What `tdrop shift` finds."""
-    page = Path(compare_patients(place.resolve(SITE)).page)
+    page = Path(compare_patients(workspace.resolve(SITE)).page)
     return json.loads(page.with_name("shift.json").read_text())
 
 

@@ -27,7 +27,7 @@ from tasks.tracking import connect, experiment_id, version_at
 from tasks.watch import begin, open_watch, patient_identities, read_watch, require_champion, watch_outcomes
 from tdrop.base import DataError, TdropError, UsageError
 from tdrop.data import simulate
-from tdrop.home import Place, worker_processes
+from tdrop.home import Workspace, worker_processes
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 
@@ -41,9 +41,9 @@ SETTINGS = cheap("logistic_regression")
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A home with a candidate; every test works on a copy of it."""
-    place = write_tiny_network(tmp_path_factory.mktemp("watch"), ROWS)
-    transfer(place, SITE, SETTINGS)
-    return place
+    workspace = write_tiny_network(tmp_path_factory.mktemp("watch"), ROWS)
+    transfer(workspace, SITE, SETTINGS)
+    return workspace
 
 
 @pytest.fixture(scope="module")
@@ -55,13 +55,13 @@ def in_use(finished, tmp_path_factory):
     return copy
 
 
-def copy_of(place, folder):
-    shutil.copytree(place.root.parent, folder / "copy", symlinks=True)
-    return Place.at(folder / "copy" / "home", folder / "copy" / "network" / "data_contracts")
+def copy_of(workspace, folder):
+    shutil.copytree(workspace.root.parent, folder / "copy", symlinks=True)
+    return Workspace.at(folder / "copy" / "home", folder / "copy" / "network" / "data_contracts")
 
 
 @pytest.fixture
-def place(finished, tmp_path):
+def workspace(finished, tmp_path):
     copy = copy_of(finished, tmp_path)
     with at(copy):
         yield copy
@@ -74,9 +74,9 @@ def promoted(in_use, tmp_path):
         yield copy
 
 
-def promote_candidate(place):
-    registry.promote_candidate(place, SITE, by="Dr Chen", note="review clinics only")
-    return put_to_use(place, SITE)
+def promote_candidate(workspace):
+    registry.promote_candidate(workspace, SITE, by="Dr Chen", note="review clinics only")
+    return put_to_use(workspace, SITE)
 
 
 def patients(rows=200, seed=5, population="mild", prefix="N"):
@@ -85,20 +85,20 @@ def patients(rows=200, seed=5, population="mild", prefix="N"):
     return frame.assign(patient_id=[f"{prefix}{seed}-{row}" for row in range(rows)])
 
 
-def score(place, batch, folder):
+def score(workspace, batch, folder):
     file = folder / "batch.csv"
     batch.drop(columns=["died_10y", "true_risk"]).to_csv(file, index=False)
-    return score_batch(place, SITE, str(file))
+    return score_batch(workspace, SITE, str(file))
 
 
-def state_of(place):
-    return read_watch(place, SITE)
+def state_of(workspace):
+    return read_watch(workspace, SITE)
 
 
-def test_there_is_nothing_to_watch_before_a_promotion(place):
+def test_there_is_nothing_to_watch_before_a_promotion(workspace):
     with pytest.raises(UsageError, match="has no champion to watch"):
-        require_champion(place, SITE)
-    assert state_of(place) is None
+        require_champion(workspace, SITE)
+    assert state_of(workspace) is None
 
 
 def test_a_watch_begins_at_the_promotion_and_batches_count_once(promoted, tmp_path):
@@ -166,20 +166,20 @@ def test_another_population_raises_an_alarm_that_command_status_and_page_show(pr
     assert recorded.data.metrics["watch/evidence/further"] > 1.6
 
 
-def watch_runs(place):
+def watch_runs(workspace):
     """The runs in MLflow that hold a watch over time."""
-    return connect(place).search_runs([experiment_id(place, "prostate")], "tags.kind = 'watch'")
+    return connect(workspace).search_runs([experiment_id(workspace, "prostate")], "tags.kind = 'watch'")
 
 
-def test_what_leaves_of_a_watch_is_rounded_and_every_number_has_a_rule(place, tmp_path):
-    contracts = ["--contracts", place.contracts]
-    site = Path(place.contracts) / "sites" / f"{SITE}.yaml"
+def test_what_leaves_of_a_watch_is_rounded_and_every_number_has_a_rule(workspace, tmp_path):
+    contracts = ["--contracts", workspace.contracts]
+    site = Path(workspace.contracts) / "sites" / f"{SITE}.yaml"
     site.write_text(site.read_text().replace("exempt: true", "threshold: 10"))
-    promote_candidate(place)
+    promote_candidate(workspace)
     for seed, rows in ((5, 33), (6, 4), (7, 3), (8, 29)):
-        score(place, patients(rows, seed=seed), tmp_path)
+        score(workspace, patients(rows, seed=seed), tmp_path)
         tdrop("watch", SITE, *contracts)
-    assert state_of(place).patients == 69
+    assert state_of(workspace).patients == 69
     tdrop("export", SITE, "--folder", tmp_path / "out", *contracts)
     document = json.loads((tmp_path / "out" / "watch.json").read_text())
     assert against_the_rules("watch.json", document, 10) == []
@@ -187,10 +187,10 @@ def test_what_leaves_of_a_watch_is_rounded_and_every_number_has_a_rule(place, tm
     page = (tmp_path / "out" / "watch.html").read_text()
     assert "70 new patients" in page
     assert "69 new" not in page
-    [recorded] = watch_runs(place)
+    [recorded] = watch_runs(workspace)
     assert against_the_rules("metrics", recorded.data.metrics, 10) == []
 
-    steps = connect(place).get_metric_history(recorded.info.run_id, "watch/patients")
+    steps = connect(workspace).get_metric_history(recorded.info.run_id, "watch/patients")
     assert [step.value for step in steps] == [30, 40], "batches of few are put together"
 
 
@@ -235,13 +235,13 @@ def test_the_watch_begins_anew_when_the_same_version_is_promoted_again(promoted,
     assert [moment.kind for moment in after.history] == [*(moment.kind for moment in before.history), "champion"]
 
 
-def test_a_champion_from_before_the_watch_is_watched_from_its_next_batch(place, tmp_path):
+def test_a_champion_from_before_the_watch_is_watched_from_its_next_batch(workspace, tmp_path):
     from tasks.registry import promote_candidate
 
-    promote_candidate(place, SITE, by="Dr Chen", note="review clinics only")
-    assert open_watch(place, SITE).begun_late
-    score(place, patients(30), tmp_path)
-    assert state_of(place).patients == 30
+    promote_candidate(workspace, SITE, by="Dr Chen", note="review clinics only")
+    assert open_watch(workspace, SITE).begun_late
+    score(workspace, patients(30), tmp_path)
+    assert state_of(workspace).patients == 30
 
 
 def test_a_batch_that_the_contract_stops_or_of_another_table_changes_nothing(promoted, tmp_path):
@@ -261,7 +261,7 @@ def test_a_batch_that_the_contract_stops_or_of_another_table_changes_nothing(pro
 KILLED = """
 import os, sys
 sys.path[:0] = {path!r}
-import tdrop.home.place as files
+import tdrop.home.workspace as files
 replace = os.replace
 def die(source, destination, **options):
     if str(destination).endswith("watch.json"):
@@ -269,8 +269,8 @@ def die(source, destination, **options):
     return replace(source, destination, **options)
 os.replace = die
 from tasks.score import score_batch
-from tdrop.home import Place
-score_batch(Place.at({home!r}, {contracts!r}), {site!r}, {file!r})
+from tdrop.home import Workspace
+score_batch(Workspace.at({home!r}, {contracts!r}), {site!r}, {file!r})
 """
 
 
@@ -287,13 +287,13 @@ def test_a_record_survives_a_kill_at_the_moment_it_is_replaced(promoted, tmp_pat
     assert state_of(promoted).patients == 80
 
 
-def write_batches(place, folder, batches, retrain="propose"):
+def write_batches(workspace, folder, batches, retrain="propose"):
     """Puts batches as files into a folder that the site's YAML names."""
     folder.mkdir(exist_ok=True)
     for name, batch in batches.items():
         batch.drop(columns=["died_10y", "true_risk"]).to_csv(folder / name, index=False)
     settle(folder)
-    site = Path(place.contracts) / "sites" / f"{SITE}.yaml"
+    site = Path(workspace.contracts) / "sites" / f"{SITE}.yaml"
     if "batches:" not in site.read_text():
         site.write_text(f"{site.read_text()}batches: {{location: {folder}, retrain: {retrain}}}\n")
 
@@ -304,8 +304,8 @@ def run_flow(name="watch"):
         return watch_site(SITE, SETTINGS, return_state=True)
 
 
-def test_the_flow_picks_up_batches_raises_an_alarm_once_and_proposes_a_candidate(place, tmp_path):
-    inbox, promoted = tmp_path / "inbox", place
+def test_the_flow_picks_up_batches_raises_an_alarm_once_and_proposes_a_candidate(workspace, tmp_path):
+    inbox, promoted = tmp_path / "inbox", workspace
     write_batches(promoted, inbox, {})
     promote_candidate(promoted)
     write_batches(promoted, inbox, {"a.csv": patients(40), "b.csv": patients(30, seed=6), "c.tmp": patients(5)})
@@ -371,9 +371,9 @@ def test_picking_up_without_a_place_or_a_folder_is_one_sentence(promoted, tmp_pa
         tdrop("transfer", SITE, "--new-patients", "--contracts", promoted.contracts)
 
 
-def test_a_promotion_seals_a_change_plan_that_the_watch_acts_by(place, tmp_path):
-    folder = promote_candidate(place)
-    plan = read_plan(place, state_of(place))
+def test_a_promotion_seals_a_change_plan_that_the_watch_acts_by(workspace, tmp_path):
+    folder = promote_candidate(workspace)
+    plan = read_plan(workspace, state_of(workspace))
     assert [section.title[:2] for section in plan.sections] == ["1.", "2.", "3.", "Ap"]
     facts = {fact.name: fact for section in plan.sections for fact in section.facts}
     assert facts["3 outcomes"].numbers == {"caution": 20.0, "line": 400.0}
@@ -382,23 +382,23 @@ def test_a_promotion_seals_a_change_plan_that_the_watch_acts_by(place, tmp_path)
     assert blanks
     assert {fact.value for fact in blanks} == {"to be written by the site"}
     assert "propose" not in plan.foreseen
-    write_batches(place, tmp_path / "inbox", {"a.csv": patients(300, population="severe")})
+    write_batches(workspace, tmp_path / "inbox", {"a.csv": patients(300, population="severe")})
     alarm = run_flow()
     assert alarm.name == "Alarm"
     assert "the change plan does not foresee it" in alarm.message
-    assert not retrain_due(place, state_of(place))
+    assert not retrain_due(workspace, state_of(workspace))
     file = folder / "change_plan.json"
     file.write_text(file.read_text().replace("Dr Chen", "Dr Who"))
     with pytest.raises(DataError, match="the change plan of site 'harbour' was altered"):
-        tdrop("watch", SITE, "--contracts", place.contracts)
+        tdrop("watch", SITE, "--contracts", workspace.contracts)
 
 
-def test_a_model_card_holds_facts_with_their_records_and_leaves_after_disclosure(place, tmp_path):
-    contracts = ["--contracts", place.contracts]
-    site = Path(place.contracts) / "sites" / f"{SITE}.yaml"
+def test_a_model_card_holds_facts_with_their_records_and_leaves_after_disclosure(workspace, tmp_path):
+    contracts = ["--contracts", workspace.contracts]
+    site = Path(workspace.contracts) / "sites" / f"{SITE}.yaml"
     site.write_text(site.read_text().replace("exempt: true", "threshold: 10"))
-    folder = promote_candidate(place)
-    score(place, patients(33), tmp_path)
+    folder = promote_candidate(workspace)
+    score(workspace, patients(33), tmp_path)
     tdrop("watch", SITE, *contracts)
     card = json.loads((folder / "model_card.json").read_text())
     titles = [section["title"] for section in card["sections"]]
@@ -409,20 +409,22 @@ def test_a_model_card_holds_facts_with_their_records_and_leaves_after_disclosure
     assert any("33 new patients" in fact["value"] for fact in facts)
     auroc = next(fact for fact in facts if fact["name"] == "Test AUROC")
     assert auroc["numbers"]["low"] < auroc["numbers"]["value"] < auroc["numbers"]["high"]
-    assert 'href="model_card.html"' in (place.latest(SITE) / "report.html").read_text()
-    assert (place.latest(SITE) / "model_card.html").is_file()
+    assert 'href="model_card.html"' in (workspace.latest(SITE) / "report.html").read_text()
+    assert (workspace.latest(SITE) / "model_card.html").is_file()
     tdrop("export", SITE, "--folder", tmp_path / "out", *contracts)
     left = json.loads((tmp_path / "out" / "model_card.json").read_text())
     assert against_the_rules("model_card.json", left, 10) == []
     assert "30 new patients" in (tmp_path / "out" / "model_card.html").read_text()
     assert "33 new" not in (tmp_path / "out" / "model_card.html").read_text()
-    assert version_at(place, SITE, "champion").tags[CARD_TAG].endswith("/model_card.html")
+    assert version_at(workspace, SITE, "champion").tags[CARD_TAG].endswith("/model_card.html")
 
 
 def test_a_list_of_rows_without_ids_is_the_same_in_any_order(tmp_path):
-    place, site = Place.at(tmp_path), SimpleNamespace(number_rows=True, name="a")
+    workspace, site = Workspace.at(tmp_path), SimpleNamespace(number_rows=True, name="a")
     X = np.random.default_rng(4).normal(size=(50, 3)).astype(np.float32)
     order = np.random.default_rng(5).permutation(50)
-    rows = [patient_identities(place, site, None, SimpleNamespace(X=some), None)[0] for some in (X, X[order], X[:49])]
+    rows = [
+        patient_identities(workspace, site, None, SimpleNamespace(X=some), None)[0] for some in (X, X[order], X[:49])
+    ]
     assert list(rows[0][order]) == list(rows[1])
     assert not set(rows[0].tolist()) & set(rows[2].tolist())

@@ -57,7 +57,7 @@ def truths(data: ReportData) -> dict[str, int]:
     found |= counts_on_the_page(data)
     counts = {**plain(data.validation), "missing": plain(data.labels)["missing"]}
     for feature in data.shift.features:
-        found |= {f"{feature.feature} {place}": int(bar) for place, bar in enumerate(feature.density.target)}
+        found |= {f"{feature.feature} {number}": int(bar) for number, bar in enumerate(feature.density.target)}
     return found | {name: int(counts[name]) for name in ("quarantined", "duplicates", "missing")}
 
 
@@ -67,9 +67,9 @@ def counts_on_the_page(data: ReportData) -> dict[str, int]:
     referred, risk, frame = data.referrals.referred, data.predictions[METHOD][0].mean, data.target_frame
     sides = {"used": ~referred, "reviewed": referred}
     counts = {
-        f"{kind} {place}": int(bar)
+        f"{kind} {number}": int(bar)
         for kind, mask in sides.items()
-        for place, bar in enumerate(np.histogram(risk[mask], np.linspace(0, 1, 21))[0])
+        for number, bar in enumerate(np.histogram(risk[mask], np.linspace(0, 1, 21))[0])
     }
     for group, rows in (("all", frame), ("review", frame[referred])):
         for column in data.contract.features:

@@ -32,14 +32,14 @@ disclosure: {{exempt: true}}
 """
 
 
-def add_source(place, name: str, frame: pd.DataFrame) -> None:
-    frame.to_csv(place.network().base / f"{name}.csv", index=False)
-    settle(place.network().base)
-    sites(place).joinpath(f"{name}.yaml").write_text(SITE.format(name=name))
+def add_source(workspace, name: str, frame: pd.DataFrame) -> None:
+    frame.to_csv(workspace.network().base / f"{name}.csv", index=False)
+    settle(workspace.network().base)
+    sites(workspace).joinpath(f"{name}.yaml").write_text(SITE.format(name=name))
 
 
-def sites(place) -> Path:
-    return Path(place.contracts) / "sites"
+def sites(workspace) -> Path:
+    return Path(workspace.contracts) / "sites"
 
 
 @pytest.fixture
@@ -50,10 +50,10 @@ def registry(tiny_network) -> pd.DataFrame:
     return pd.read_csv(tiny_network.root / "demo" / "registry.csv")
 
 
-def encode(place, name: str = "harbour"):
+def encode(workspace, name: str = "harbour"):
     """The pool's checks, which sources were left out, and the encoded pool."""
-    site = place.resolve(name)
-    where = {"home": place.root, "base": site.network.base}
+    site = workspace.resolve(name)
+    where = {"home": workspace.root, "base": site.network.base}
     prepared = [read_and_check.fn(own, fingerprint(own.site, **where)) for own in site.resolved_sources()]
     pool = pool_sources(site, prepared)
     target = read_and_check.fn(site, fingerprint(site.site, **where), pool)

@@ -12,16 +12,16 @@ import pytest
 
 from flows.commands.look import experiment_pages
 from tasks.recording import log_datasets, recorded_run, save_views
-from tasks.registry import CHAMPION, forget_old
+from tasks.registry import CHAMPION, delete_old_runs
 from tasks.tracking import connect, experiment_id, experiment_name
-from tdrop.home.place import Place
+from tdrop.home.workspace import Workspace
 
 
 def test_a_failed_run_keeps_its_own_error(tmp_path, monkeypatch):
     def delete_run(*_):
         raise ConnectionError("MLflow is gone")
 
-    client, experiment = connect(place := Place.at(tmp_path)), experiment_id(place, "prostate")
+    client, experiment = connect(workspace := Workspace.at(tmp_path)), experiment_id(workspace, "prostate")
     monkeypatch.setattr(client, "delete_run", delete_run)
     with pytest.raises(ValueError, match="the real reason"), recorded_run(client, experiment, "a run", {}):
         raise ValueError("the real reason")
@@ -30,9 +30,9 @@ def test_a_failed_run_keeps_its_own_error(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("labelled", "first"), [(True, "error_auroc_sd"), (False, "weighted_log_loss")])
 def test_a_view_of_the_methods_comes_with_the_experiment(tmp_path, labelled, first):
     """In the form that MLflow's page reads: a name, times as numbers, the table's state as text."""
-    place = Place.at(tmp_path)
-    client = connect(place)
-    experiment = experiment_id(place, "prostate")
+    workspace = Workspace.at(tmp_path)
+    client = connect(workspace)
+    experiment = experiment_id(workspace, "prostate")
     parent = client.create_run(experiment, tags={"kind": "site", "site": "harbour"}).info.run_id
     save_views(client, experiment, "harbour", parent, labelled=labelled)
     view = json.loads(client.get_experiment(experiment).tags["mlflow.sharedViewState.compare-methods-harbour"])
@@ -53,7 +53,7 @@ def test_a_view_of_the_methods_comes_with_the_experiment(tmp_path, labelled, fir
     address = (
         f"http://mlflow/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey=compare-sites"
     )
-    assert experiment_pages(place, "http://mlflow") == [address]
+    assert experiment_pages(workspace, "http://mlflow") == [address]
     assert client.get_experiment(experiment).name == "tdrop prostate"
 
 
@@ -62,8 +62,8 @@ def test_two_sites_that_name_a_new_source_at_once_are_both_recorded(tmp_path):
     from sqlalchemy import event
     from sqlalchemy.orm import Session
 
-    place = Place.at(tmp_path)
-    client, experiment = connect(place), experiment_id(place, "prostate")
+    workspace = Workspace.at(tmp_path)
+    client, experiment = connect(workspace), experiment_id(workspace, "prostate")
     first, second = (client.create_run(experiment).info.run_id for _ in range(2))
     source = {"source": ("registry", "d" * 64)}
 
@@ -84,7 +84,7 @@ def test_two_sites_never_log_a_model_at_once(tmp_path, monkeypatch):
 
     import tasks.models as models
 
-    client = connect(Place.at(tmp_path))
+    client = connect(Workspace.at(tmp_path))
     name = experiment_name("prostate")
     experiment = client.create_experiment(name, artifact_location=(tmp_path / "artifacts").as_uri())
     inside, most, here = 0, 0, threading.Lock()
@@ -115,8 +115,8 @@ def test_two_sites_never_log_a_model_at_once(tmp_path, monkeypatch):
 
 def test_a_model_beyond_the_first_page_keeps_its_run(tiny_network):
     """MLflow shows a hundred models at a time, by name."""
-    place, artifacts = tiny_network, tiny_network.root / "artifacts"
-    client = connect(place)
+    workspace, artifacts = tiny_network, tiny_network.root / "artifacts"
+    client = connect(workspace)
     experiment = client.create_experiment(experiment_name("prostate"), artifact_location=artifacts.as_uri())
     champion, old = (client.create_run(experiment, tags={"site": "lakeside"}).info.run_id for _ in range(2))
     for run in (champion, old):
@@ -128,6 +128,6 @@ def test_a_model_beyond_the_first_page_keeps_its_run(tiny_network):
         version = client.create_model_version("tdrop-lakeside", str(artifacts), run).version
     client.set_registered_model_alias("tdrop-lakeside", CHAMPION, version)
 
-    assert forget_old(place, 0) == 1
+    assert delete_old_runs(workspace, 0) == 1
     assert [run.info.run_id for run in client.search_runs([experiment])] == [champion]
     assert [each.version for each in client.search_model_versions("name = 'tdrop-lakeside'")] == [version]

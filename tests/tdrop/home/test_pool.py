@@ -106,9 +106,9 @@ def test_a_worker_loads_no_record_no_checker_and_no_drawing():
 
 def test_workers_that_were_started_early_do_the_work():
     with pool.worker_processes(1):
-        pool.warm_up()
+        pool.preload_workers()
         assert pool.compute(os.getpid) != os.getpid()
-    pool.warm_up()
+    pool.preload_workers()
     assert pool.compute(os.getpid) == os.getpid(), "without workers there is nothing to start"
 
 

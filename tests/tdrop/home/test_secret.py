@@ -6,7 +6,7 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tdrop.home import Ref, Store, digest_of, keyed
+from tdrop.home import Ref, Store, digest_of, keyed_digest
 
 
 def made(home: Path) -> Ref:
@@ -18,8 +18,8 @@ def test_a_digest_is_the_same_in_a_home_and_another_elsewhere(tmp_path: Path) ->
     first, again, elsewhere = made(tmp_path / "a"), made(tmp_path / "a"), made(tmp_path / "b")
     assert again.reused
     assert first.digest == again.digest != elsewhere.digest
-    assert first.intact
-    assert elsewhere.intact
+    assert first.is_intact
+    assert elsewhere.is_intact
 
 
 def test_nobody_without_the_secret_can_compute_it(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_nobody_without_the_secret_can_compute_it(tmp_path: Path) -> None:
 
 def test_the_secret_is_for_the_owner_alone_and_made_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as threads:
-        digests = set(threads.map(lambda _: keyed(tmp_path, "x"), range(40)))
+        digests = set(threads.map(lambda _: keyed_digest(tmp_path, "x"), range(40)))
     assert len(digests) == 1
     assert stat.S_IMODE((tmp_path / "digest.key").stat().st_mode) == 0o600
     assert {file.name for file in tmp_path.iterdir()} == {"digest.key", "digest.key.lock"}

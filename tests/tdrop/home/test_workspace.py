@@ -12,14 +12,14 @@ import pytest
 from conftest import write_tiny_network
 
 from tdrop.base import ContractError, UsageError
-from tdrop.home import Store, idle, is_running
-from tdrop.home.place import Place, default_home, replacing, write_private
+from tdrop.home import Store, is_running, lock_idle_site
+from tdrop.home.workspace import Workspace, default_home, replace_folder, write_private
 
 
 def test_a_folder_is_replaced_whole(tmp_path):
     latest = tmp_path / "latest"
     for text in ("first", "second"):
-        with replacing(latest) as incoming:
+        with replace_folder(latest) as incoming:
             (incoming / "report.html").write_text(text)
     assert (latest / "report.html").read_text() == "second"
     assert len(list((tmp_path / "latest-versions").iterdir())) == 1
@@ -27,11 +27,11 @@ def test_a_folder_is_replaced_whole(tmp_path):
 
 def test_a_failure_keeps_the_last_good_folder(tmp_path):
     latest = tmp_path / "latest"
-    with replacing(latest) as incoming:
+    with replace_folder(latest) as incoming:
         (incoming / "report.html").write_text("good")
 
     def interrupted() -> None:
-        with replacing(latest) as incoming:
+        with replace_folder(latest) as incoming:
             (incoming / "report.html").write_text("half")
             raise KeyboardInterrupt
 
@@ -42,37 +42,37 @@ def test_a_failure_keeps_the_last_good_folder(tmp_path):
 
 
 def test_what_is_written_is_for_the_owner(tmp_path):
-    place = Place.at(tmp_path / "home")
-    write_private(place.root / "index.html", "page")
-    assert stat.S_IMODE(place.root.stat().st_mode) == 0o700
-    assert stat.S_IMODE((place.root / "index.html").stat().st_mode) == 0o600
+    workspace = Workspace.at(tmp_path / "home")
+    write_private(workspace.root / "index.html", "page")
+    assert stat.S_IMODE(workspace.root.stat().st_mode) == 0o700
+    assert stat.S_IMODE((workspace.root / "index.html").stat().st_mode) == 0o600
 
 
 def test_a_home_in_the_way_of_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="TDROP_HOME"):
-        Place.at(tmp_path / "file" / "home")
+        Workspace.at(tmp_path / "file" / "home")
 
 
 def test_contracts_are_read_again_when_a_file_changed(tmp_path):
     from conftest import write_tiny_network
 
-    place = write_tiny_network(tmp_path)
-    assert place.network() is place.network()
+    workspace = write_tiny_network(tmp_path)
+    assert workspace.network() is workspace.network()
     file = tmp_path / "network" / "data_contracts" / "sites" / "harbour.yaml"
     file.write_text(file.read_text().replace("Harbour Hospital", "Harbour Infirmary"))
-    assert place.network().site("harbour").title == "Harbour Infirmary (simulated)"
+    assert workspace.network().site("harbour").title == "Harbour Infirmary (simulated)"
 
 
 def test_an_editors_lock_beside_a_site_is_no_site(tmp_path):
     """Emacs marks an open file by a link that leads nowhere."""
-    place = write_tiny_network(tmp_path)
-    sites = Path(place.contracts) / "sites"
+    workspace = write_tiny_network(tmp_path)
+    sites = Path(workspace.contracts) / "sites"
     (sites / ".#harbour.yaml").symlink_to("ann@desk.1234:5678")
-    assert place.network().site("harbour")
+    assert workspace.network().site("harbour")
     (sites / "gone.yaml").symlink_to("nowhere.yaml")
     with pytest.raises(ContractError, match=r"gone\.yaml"):
-        place.network()
+        workspace.network()
 
 
 @pytest.mark.parametrize(("value", "home"), [("", ".tdrop"), ("~/x", "~/x"), ("x", "x")])
@@ -106,16 +106,16 @@ def open_folder():
 
 def test_a_home_that_may_only_be_read_is_read(open_folder):
     """Status and export of another's home: finished stages are used, and nothing is locked or made."""
-    place = Place.at(open_folder / "home")
-    made = Store(place.root).make("stage", {"of": 1}, lambda folder: (folder / "file").write_text("x") and None)
-    with idle(place, "harbour"):
-        assert is_running(place, "harbour")
+    workspace = Workspace.at(open_folder / "home")
+    made = Store(workspace.root).make("stage", {"of": 1}, lambda folder: (folder / "file").write_text("x") and None)
+    with lock_idle_site(workspace, "harbour"):
+        assert is_running(workspace, "harbour")
     for path in open_folder.rglob("*"):
         path.chmod(0o555 if path.is_dir() else 0o444)
     with as_nobody():
         with pytest.raises(UsageError, match=r"cannot write to .*Permission denied; set TDROP_HOME"):
-            Place.at(place.root)
-        same = Place.at(place.root, writes=False)
+            Workspace.at(workspace.root)
+        same = Workspace.at(workspace.root, writes=False)
         assert not is_running(same, "harbour")
         again = Store(same.root).make("stage", {"of": 1}, lambda folder: pytest.fail("it was there"))
         assert (again.path, again.reused) == (made.path, True)

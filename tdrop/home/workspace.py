@@ -1,4 +1,4 @@
-"""Where a run reads its contracts and writes its results, and what other packages read from the environment."""
+"""The workspace of a run: its home, its contracts, and what other packages read from the environment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from tdrop.base import DataError, UsageError, used_up
+from tdrop.base import DataError, UsageError, resource_error
 
 if TYPE_CHECKING:
     from tdrop.contracts import Contract, Disclosure, Network, Site
@@ -67,7 +67,7 @@ def prepare_environment() -> None:
         os.environ.setdefault("PREFECT_HOME", str(default_home() / "prefect"))
 
 
-def quieten() -> None:
+def silence_logs() -> None:
     """Keeps other packages' warnings and logs off the terminal; `-v` does without this."""
     for name, value in {
         # Flow runs are logged to the server at level INFO; the terminal has lines of its own.
@@ -91,14 +91,16 @@ def _stamp(file: Path) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Place:
+class Workspace:
     """The home that everything is written below, and the folder of contracts; both absolute."""
 
     home: str
     contracts: str
 
     @classmethod
-    def at(cls, home: str | Path | None = None, contracts: str | Path | None = None, *, writes: bool = True) -> Place:
+    def at(
+        cls, home: str | Path | None = None, contracts: str | Path | None = None, *, writes: bool = True
+    ) -> Workspace:
         """Resolves both against the working directory and makes sure that the home can be written, or only read."""
         chosen = Path(home).absolute() if home else default_home()
         try:
@@ -168,14 +170,14 @@ class ResolvedSite:
     """One site of a network: all that a run needs to know of its files.
 
     Attributes:
-        place: Where to read and write.
+        workspace: Where to read and write.
         network: The network that it belongs to.
         site: Its own file.
         contract: The table that it delivers.
         sources: The labelled sites that it learns from; a source is its own.
     """
 
-    place: Place
+    workspace: Workspace
     network: Network
     site: Site
     contract: Contract
@@ -189,7 +191,7 @@ class ResolvedSite:
     @property
     def where(self) -> Where:
         """What the locations of its extracts are relative to."""
-        return {"home": self.place.root, "base": self.network.base}
+        return {"home": self.workspace.root, "base": self.network.base}
 
     @property
     def policy(self) -> Disclosure:
@@ -230,7 +232,7 @@ def _read_network(folder: Path, _files: tuple[tuple[str, int, int], ...]) -> Net
 
 
 @contextmanager
-def replacing(folder: Path) -> Iterator[Path]:
+def replace_folder(folder: Path) -> Iterator[Path]:
     """Yields an empty folder that takes the place of `folder` when the block ends well.
 
     `folder` becomes a link to a dated sibling, so that a reader sees the old contents or the new
@@ -257,7 +259,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise used_up(error) or UsageError(
+        raise resource_error(error) or UsageError(
             f"'{folder}' cannot be a folder ({error.strerror}); give another path"
         ) from error
 
@@ -272,6 +274,6 @@ def write_private(path: Path, text: str) -> None:
         os.replace(incoming, path)  # noqa: PTH105 - atomic on one file system
     except OSError as error:
         incoming.unlink(missing_ok=True)
-        raise used_up(error) or DataError(
+        raise resource_error(error) or DataError(
             f"cannot write '{path.name}' below '{path.parent}': {error.strerror}"
         ) from error
