@@ -20,7 +20,7 @@ import torch
 
 from benchmarks.results import Estimate, Results, Row, Table
 from benchmarks.units import Options
-from tdrop.base import Cohort
+from tdrop.base import Cohort, UsageError, did_you_mean
 from tdrop.choose import count_folds, refit, tune
 from tdrop.data import simulated_cohort
 from tdrop.methods import build, method_names
@@ -45,19 +45,24 @@ def measure(what: str, value: float, unit: str, limit: float | None = None, *, a
 
 
 def run(options: Options) -> Results:
-    """Measures everything; nothing is kept between runs, since each is about this machine now."""
+    """Measures every part, or those in `only`; nothing is kept, since each run is about this machine now."""
+    quick = options.quick
+    parts: Mapping[str, Callable[[], list[Row]]] = {
+        "steps": lambda: measure_steps(rounds=4 if quick else 40),
+        "sampling": lambda: measure_sampling(rounds=2 if quick else 6),
+        "memory": lambda: measure_memory(*((4_000, 20) if quick else (SOURCE_ROWS, 200))),
+        "fits": lambda: measure_fits(repeats=1 if quick else 3, rows=500 if quick else 5_000),
+        "million": lambda: measure_fits(1, 1_000 if quick else 1_000_000, ("mlp", "transductive_dropout")),
+        "sources": lambda: measure_sources(300 if quick else 10_000, options),
+    }
+    for name in options.only:
+        if name not in parts:
+            raise UsageError(f"there is no part '{name}' of speed{did_you_mean(name, parts)}")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     try:
-        rows = [
-            *measure_steps(rounds=4 if options.quick else 40),
-            *measure_sampling(rounds=2 if options.quick else 6),
-            *measure_memory(*((4_000, 20) if options.quick else (SOURCE_ROWS, 200))),
-            *measure_fits(repeats=1 if options.quick else 3, rows=500 if options.quick else 5_000),
-            *measure_fits(1, 1_000 if options.quick else 1_000_000, ("mlp", "transductive_dropout")),
-            *measure_sources(300 if options.quick else 2_000, options),
-        ]
+        rows = [row for name in options.only or parts for row in parts[name]()]
     finally:
         torch.set_flush_denormal(False)
         torch.set_num_threads(threads)

@@ -49,7 +49,7 @@ SPLITS, PASSES = 20, 200
 def run(options: Options) -> Results:
     """Fits every method to every split of the ten problems."""
     splits = options.seeds_or(SPLITS, quick=2)
-    names = ("mlp", "tdnr", "transductive_dropout", "logistic_regression") if options.quick else method_names()
+    names = options.methods_or(method_names(), ("mlp", "tdnr", "transductive_dropout", "logistic_regression"))
     units = [
         {
             "method": name,

@@ -64,6 +64,20 @@ def test_a_quick_benchmark_writes_its_files_and_resumes(name, tmp_path):
     assert units == {file: file.stat().st_mtime_ns for file in (tmp_path / "benchmarks" / "units").rglob("*.pkl")}
 
 
+def test_uci_measures_the_methods_that_are_asked_for(tmp_path):
+    folder = run_benchmark("uci", Options(quick=True, methods=("logistic_regression",), home=tmp_path, processes=1))
+    with (folder / "uci_iris_linear.csv").open() as stream:
+        assert [row["method"] for row in csv.DictReader(stream)] == ["Logistic regression"]
+
+
+def test_speed_measures_the_parts_that_are_asked_for(tmp_path):
+    folder = run_benchmark("speed", Options(quick=True, only=("steps",), home=tmp_path, processes=1))
+    with (folder / "speed.csv").open() as stream:
+        assert not any("fit of" in row["what"] for row in csv.DictReader(stream))
+    with pytest.raises(UsageError, match="no part 'step' of speed; did you mean 'steps'"):
+        run_benchmark("speed", Options(quick=True, only=("step",), home=tmp_path))
+
+
 def assert_papers_figures_beside_the_papers_form(page):
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| Transductive dropout")]
     assert rows
