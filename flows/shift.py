@@ -77,7 +77,8 @@ def compare_patients(site: ResolvedSite) -> ShiftPage:
     validation = target.record(Validation, "validation.json")
     folder = site.workspace.site(site.name) / "shift"
     with replace_folder(folder) as incoming:
-        page = render_shift_page(site.site, site.source_title, shift, matching, validation, site.contract)
+        names = {own.name: own.title for own in site.sources}
+        page = render_shift_page(site.site, site.source_title, shift, matching, validation, site.contract, names)
         (incoming / "shift.html").write_text(page, encoding="utf-8")
         write_record(incoming / "shift.json", shift)
     return ShiftPage(shift.verdict, shift_sentence(shift), str(folder / "shift.html"))

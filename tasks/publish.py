@@ -173,7 +173,9 @@ def write_latest(workspace: Workspace, run: Run, data: ReportData) -> None:
         write_patients(folder / "patients.csv", table)
         write_pages(data, folder)
         # That page is about patients before any outcome, which may have a say in the report's verdict.
-        page = render_shift_page(data.site, data.source_title, run.shift, data.matching, data.validation, data.contract)
+        page = render_shift_page(
+            data.site, data.source_title, run.shift, data.matching, data.validation, data.contract, data.source_titles
+        )
         (folder / "shift.html").write_text(page, encoding="utf-8")
         if data.has_card and data.promotion is not None:
             documents = champion_folder(workspace, run.site, data.promotion.version)

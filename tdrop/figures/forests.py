@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from textwrap import shorten
+from textwrap import wrap
 from typing import Any
 
 from tdrop.evaluate import Evaluation
@@ -21,8 +21,10 @@ from tdrop.figures.style import (
 )
 from tdrop.metrics import METRICS
 
-#: Letters of a name beside its line.
-_LONGEST_NAME = 26
+#: Letters of a name beside its line, of which there are two at most.
+_LONGEST_NAME = 24
+#: Inches of a line of text.
+_TEXT_LINE = 0.14
 #: From the middle of a site's line to each of its two intervals.
 _APART = 0.14
 
@@ -62,8 +64,17 @@ def _draw_lines(
     _name_lines(panel, [name for name, _ in lines], title)
 
 
+def _wrapped(name: str) -> str:
+    return "\n".join(wrap(name, _LONGEST_NAME, max_lines=2, placeholder=" …"))
+
+
+def _height_of(names: Sequence[str]) -> float:
+    """Inches of a figure with a line per name."""
+    return 0.9 + len(names) * (0.24 + _TEXT_LINE * any("\n" in _wrapped(name) for name in names))
+
+
 def _name_lines(panel: Any, names: Sequence[str], title: str) -> None:
-    panel.set_yticks(range(len(names)), [shorten(name, _LONGEST_NAME, placeholder=" …") for name in names])
+    panel.set_yticks(range(len(names)), list(map(_wrapped, names)))
     panel.set_ylim(len(names) - 0.4, -0.6)
     panel.grid(axis="y", visible=False)
     panel.set_title(title)
@@ -156,7 +167,7 @@ def draw_site_number(
     lines = [(site.name, site.marks()) for site in sites]
     if not any(marks for _, marks in lines):
         return None
-    canvas = Canvas(WIDTH, 0.9 + 0.24 * len(sites))
+    canvas = Canvas(WIDTH, _height_of([site.name for site in sites]))
     _draw_lines(canvas.panel, lines, title, reference)
     return canvas.finish(name, f"{title}, by site", "Forecast with its interval, and what was observed with its own.")
 
@@ -167,7 +178,7 @@ def draw_site_reviews(sites: Sequence[SiteLine]) -> Drawing | None:
     shares = [site.review or 0.0 for site in sites]
     if all(site.review is None for site in sites):
         return None
-    canvas = Canvas(WIDTH, 0.9 + 0.24 * len(sites))
+    canvas = Canvas(WIDTH, _height_of([site.name for site in sites]))
     panel = canvas.panel
     panel.barh(range(len(sites)), shares, height=0.5, color=TARGET_COLOUR, alpha=0.55)
     for height, site in enumerate(sites):

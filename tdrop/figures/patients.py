@@ -96,7 +96,7 @@ def draw_densities(
         return None
     columns = min(2, len(ranked))
     lines = -(-len(ranked) // columns)
-    canvas = Canvas(WIDTH, 0.4 + 1.3 * lines, lines, columns)
+    canvas = Canvas(WIDTH, 0.4 + 1.4 * lines, lines, columns)
     for panel, row in zip(canvas.panels.flat, ranked, strict=False):
         names = (ticks or {}).get(row.name, row.ticks)
         _draw_density(panel, row.density, titles.get(row.name, row.name), names)

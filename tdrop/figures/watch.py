@@ -52,7 +52,7 @@ def draw_evidence(history: Sequence[Moment]) -> Drawing | None:
         _mark(panel, history, f"{title}: log10 of the evidence", 0, limit)
         panel.set_ylim(LOWEST - 0.2, 1.15 * max([limit, *(value for value in drawn if value is not None)]))
         last = next((value for value in reversed(values) if value is not None), None)
-        said.append(f"{title} {'none' if last is None else f'{last / np.log(10):.1f}'}, alarm at {limit:.1f}")
+        said.append(f"{title} {'none' if last is None else f'{last:.1f}'}, alarm at {limit:.1f}")
     _dates(canvas, history)
     return canvas.finish("evidence", "Evidence of each rule over time", f"Last: {'; '.join(said)}.")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tdrop import figures
@@ -46,7 +47,9 @@ _LABEL_COUNTS = {
 def details_values(data: ReportData) -> dict[str, Any]:
     """Returns what the template of details.html is filled with."""
     shared = {
-        **patient_values(data.shift, data.matching, data.validation, data.contract, data.left_out),
+        **patient_values(
+            data.shift, data.matching, data.validation, data.contract, data.left_out, source_titles=data.source_titles
+        ),
         "warnings": sentences.evaluation_warnings(data.evaluation, data.hide_below, weighted=data.weighted),
         "subgroups": tables.subgroup_table(data),
         "held_out": tables.held_out_table(data),
@@ -88,6 +91,8 @@ def patient_values(
     validation: Validation,
     contract: Contract | None,
     left_out: LeftOut | None = None,
+    *,
+    source_titles: Mapping[str, str],
 ) -> dict[str, Any]:
     """Returns what the sections about the extract and its patients are filled with."""
     titles = feature_titles(contract)
@@ -103,7 +108,7 @@ def patient_values(
         "balance": figures.draw_balance(() if matching is None else matching.balance, titles),
         "shift_sentence": sentences.shift_sentence(shift),
         "shift_notes": sentences.shift_notes(shift),
-        "matching_sentence": "" if matching is None else sentences.matching_sentence(matching, titles),
+        "matching_sentence": "" if matching is None else sentences.matching_sentence(matching, titles, source_titles),
         "left_out": sentences.left_out_sentence(left_out, contract),
     }
 

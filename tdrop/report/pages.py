@@ -31,7 +31,7 @@ from tdrop.report.sentences import (
     verdict_word,
     verdict_words,
 )
-from tdrop.report.summary import expected_sentences, report_summary, unknowns
+from tdrop.report.summary import adds_nothing, expected_sentences, report_summary, unknowns
 from tdrop.report.tables import SITE_TITLES, result_table
 from tdrop.report.text import read_template, say, template_environment, unit_of
 from tdrop.shift import Matching, Shift
@@ -98,12 +98,14 @@ def _worth_values(data: ReportData) -> dict[str, Any]:
     """What the page says about whether acting on the model is worth it; a stopped site's says nothing of it."""
     worth = None if data.verdict == "stop" else weigh_worth(data)
     if worth is None:
-        return {"worth": None, "levels": "[]", "place": 0}
+        return {"worth": None, "levels": "[]", "place": 0, "answer": ""}
     levels = [
         [round(100 * at.level, 2), at.flagged, at.found, at.missed, at.benefit, at.everybody] for at in worth.levels
     ]
     place = [at.level for at in worth.levels].index(worth.here.level)
-    return {"worth": worth, "levels": json.dumps(levels), "place": place}
+    judged = data.verdict in ("go", "caution") and any(ground.kind == "benefit" for ground in data.shift.grounds)
+    answer = say("worth", useless=adds_nothing(data), known=worth.known) if judged else ""
+    return {"worth": worth, "levels": json.dumps(levels), "place": place, "answer": answer}
 
 
 def render_details(data: ReportData) -> str:
@@ -264,6 +266,7 @@ def render_shift_page(
     matching: Matching | None,
     validation: Validation,
     contract: Contract | None = None,
+    source_titles: Mapping[str, str] | None = None,
 ) -> str:
     """Returns the page of `tdrop shift`: how different a site's patients are, before any training.
 
@@ -274,6 +277,7 @@ def render_shift_page(
         matching: The source rows that look like the target, or None.
         validation: What was found in the extract.
         contract: Their table; with it features have names for people.
+        source_titles: Of several sources, their names for people.
     """
     return render_template(
         "shift.html",
@@ -281,5 +285,5 @@ def render_shift_page(
         simulated=site.simulated,
         source_title=source_title,
         verdict=verdict_words(shift.verdict, shift.grounds),
-        **patient_values(shift, matching, validation, contract),
+        **patient_values(shift, matching, validation, contract, source_titles=source_titles or {}),
     )

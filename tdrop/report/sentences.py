@@ -87,14 +87,20 @@ def shift_notes(shift: Shift) -> list[str]:
     return [*notes, say("permutation", test=shift.permutation)] if shift.permutation else notes
 
 
-def matching_sentence(matching: Matching, titles: Mapping[str, str]) -> str:
-    """Says how many source patients were picked, and what was done instead where plain matching failed."""
+def matching_sentence(matching: Matching, titles: Mapping[str, str], source_titles: Mapping[str, str]) -> str:
+    """Says how many source patients were picked, and what was done instead where plain matching failed.
+
+    Args:
+        matching: Who was picked.
+        titles: By feature, its name for people.
+        source_titles: By source, its name for people.
+    """
     apart = [
         titles.get(item.feature, item.feature)
         for item in matching.balance
         if item.after is not None and abs(item.after) > max(0.1, abs(item.before or 0.0) / 2)
     ]
-    drawn = [f"{site} ({count(drawn)})" for site, drawn in matching.drawn_from.items()]
+    drawn = [f"{source_titles.get(site, site)} ({count(drawn)})" for site, drawn in matching.drawn_from.items()]
     sentence = say("matching", matching=matching, apart=apart[:5])
     return f"{sentence} {say('drawn_from', drawn=drawn)}" if drawn else sentence
 

@@ -51,7 +51,7 @@ def report_summary(data: ReportData) -> SiteSummary:
         auroc=evaluation.value(data.method, "auroc"),
         forecast=_forecast(data),
         matched_auroc=None if trial is None else trial.auroc,
-        use=say("use", data=data, referred=reasons.get("referred"), useless=_adds_nothing(data)),
+        use=say("use", data=data, referred=reasons.get("referred"), useless=adds_nothing(data)),
         things=tuple(things_to_know(data)),
         promotion=data.promotion,
         failed_methods=tuple(sorted(data.failed_methods)),
@@ -67,7 +67,7 @@ def report_summary(data: ReportData) -> SiteSummary:
     )
 
 
-def _adds_nothing(data: ReportData) -> bool:
+def adds_nothing(data: ReportData) -> bool:
     """Whether acting on the model is hardly better than acting on everybody or on nobody."""
     return any(ground.kind == "benefit" and ground.verdict != "go" for ground in data.shift.grounds)
 

@@ -107,8 +107,8 @@ def metric_table(
 
 #: By view of the metrics, what it is about and what its table shows.
 _VIEWS: dict[Literal["main", "unlabelled", "scores", "equal", "retained", "benefit"], tuple[str, str]] = {
-    "unlabelled": ("Ranking and doubt", "All methods at this site, without outcomes"),
-    "main": ("Ranking and doubt", "All methods at this site"),
+    "unlabelled": ("Ranking and uncertainty", "All methods at this site, without outcomes"),
+    "main": ("Ranking and uncertainty", "All methods at this site"),
     "scores": ("Are the risks right", "Calibration and accuracy of the risks"),
     "equal": ("At equal referrals", "Patients caught at an equal number of referrals"),
     "retained": ("Error left", "Error left when patients are referred for review"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 from collections.abc import Iterator
@@ -45,6 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     expected = make_forecast(tuple(full.predictions), 1200, 600)
     full = replace(full, forecast=expected, observations=make_observations(expected, full.method, 600))
     full = learned_from_several(full, 1200, 600)
+    full = replace(full, source_titles={name: f"{title} (simulated)" for name, title in full.source_titles.items()})
     bare = report_data(target_rows=600, source_rows=1200, labelled=False, method="logistic_regression")
     bare = learned_from_several(bare, 1200, 600)
     promotion = Promotion("harbour", "1", "ensemble", by="Dr Ada Long-Surname", note="agreed", when="2026-11-16")
@@ -115,6 +117,26 @@ def test_the_summary_is_on_the_first_screen(browser: Any, folder: Path, name: st
     for words in () if name == "stopped" else ("For review", "Patients", "Model", "Is it worth it?"):
         assert page.get_by_text(words, exact=True).first.is_visible()
     assert page.locator(".verdict .word").is_visible()
+    page.close()
+
+
+@pytest.mark.parametrize("screen", list(SCREENS))
+def test_sites_side_by_side_do_not_run_into_each_other(browser: Any, folder: Path, screen: str) -> None:
+    page = visit(browser, folder / "full.html", screen).page
+    cells = page.evaluate(
+        """() => [...document.querySelectorAll('#table-forest tr')].map(row => [...row.cells].map(cell => {
+            const range = document.createRange();
+            range.selectNodeContents(cell);
+            const box = range.getBoundingClientRect();
+            return [box.left, box.right, box.top, box.bottom];
+        }).filter(([left, right]) => right > left))"""
+    )
+    assert len(cells) >= 4
+    for row in cells:
+        for (left, right, top, bottom), (start, end, high, low) in itertools.combinations(row, 2):
+            assert right <= start + 1 or end <= left + 1 or bottom <= high + 1 or low <= top + 1
+    for _, (left, right, *_), *_ in cells:
+        assert right - left > 50, "the drawing has room"
     page.close()
 
 

@@ -107,7 +107,7 @@ def test_outcomes_may_disagree_with_a_choice_made_without_them(labelled: ReportD
         Page(render_details(replace(bare, choice=replace(bare.choice, method=method)))).text for method in (other, best)
     )
     assert f"({losses[best]:.3f}, against {losses[other]:.3f})" in wrong
-    assert "by them it has the lowest log loss" in right
+    assert "Judged by them, it has the lowest log loss" in right
 
 
 def test_the_forecast_stands_beside_what_was_observed(details: Page) -> None:
@@ -246,7 +246,7 @@ def unlabelled_text(data: ReportData) -> str:
 @pytest.mark.usefixtures("undrawn")
 def test_lambda_0_says_why_from_the_trials(small: ReportData, others: list[Trial], because: str) -> None:
     text = unlabelled_text(replace(small, tuning={METHOD: [make_trial(0.0, 0.400, picked=True), *others]}))
-    assert "Transductive ensemble: this site's unlabelled patients were not used, because" in text
+    assert "Transductive ensemble did not use this site's unlabelled patients, because" in text
     assert because in text
 
 
@@ -255,14 +255,15 @@ def test_what_they_did_is_told_near_and_far_and_by_outcomes(small: ReportData, m
     tuning = {METHOD: [used], "tdnr": [make_trial(0.0, 0.4, picked=True)], "mlp": [replace(used, settings={})]}
     near, far = moved.groups[0], moved.groups[-1]
     text = unlabelled_text(replace(small, tuning=tuning, moved=(moved,)))
-    assert text.count("unlabelled patients were") == 1, "only methods that could use them"
-    assert "used (lambda 0.1) and moved risks by" in text
+    assert text.count("used this site's unlabelled patients") == 1, "only methods that could use them"
+    assert "unlabelled patients (lambda 0.1), which moved risks by" in text
     assert f"{100 * near.moved:.1f} percentage points among the patients most like the source" in text
     assert f"{100 * far.moved:.1f} percentage points among those least like it" in text
     before, after = moved.reliability
     assert after.log_loss < before.log_loss
     assert f"log loss is {after.log_loss:.3f} with them and {before.log_loss:.3f} without" in text
-    assert "were used (lambda 0.1)." in unlabelled_text(replace(small, tuning=tuning)), "without a fit to compare with"
+    without = unlabelled_text(replace(small, tuning=tuning))
+    assert "used this site's unlabelled patients (lambda 0.1)." in without, "without a fit to compare with"
 
 
 def test_what_leaves_holds_nothing_of_outcomes(small: ReportData, moved: Any) -> None:

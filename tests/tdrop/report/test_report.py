@@ -205,7 +205,7 @@ def test_once_outcomes_are_known_there_is_one_yardstick(labelled: ReportData) ->
     (ranking,) = [seen for seen in labelled.observations if seen.quantity == "auroc" and seen.method == labelled.method]
     others = [seen for seen in labelled.observations if seen is not ranking]
     seen = whole_page(replace(labelled, observations=(*others, replace(ranking, observed=0.87))))
-    assert "the right one gets the higher risk 87 times in 100" in seen
+    assert "the one with it gets the higher risk 87 times in 100" in seen
 
 
 def test_a_disclosed_site_hides_what_was_observed_of_few(labelled: ReportData) -> None:
@@ -275,8 +275,19 @@ def test_where_the_model_adds_nothing_the_first_sentence_says_so(labelled: Repor
     assert "Caution At this site's decision level the model flags 380 of 400 patients" in head
     assert "hardly better than acting on everybody. At this level there is no point in using it" in head
     assert "may be used for" not in head
+    assert "Is it worth it? At this level, hardly. Of 100 patients" in head
     few = replace(data, shift=replace(data.shift, grounds=(Ground("benefit", "caution", 3, 400),)))
     assert "hardly better than acting on nobody" in first_screen(few)
+
+
+def test_whether_it_is_worth_it_is_answered_first(labelled: ReportData, unlabelled: ReportData) -> None:
+    for data, answer in (
+        (labelled, "By the known outcomes, yes."),
+        (unlabelled, "If the predicted risks are right, yes."),
+    ):
+        judged = replace(data, shift=replace(data.shift, grounds=(Ground("benefit", "go", 200, 400),)))
+        assert f"Is it worth it? {answer} Of 100 patients" in first_screen(judged)
+        assert answer not in first_screen(replace(data, shift=replace(data.shift, grounds=()))), "nobody has judged it"
 
 
 def test_the_worst_subgroup_is_named(labelled: ReportData, unlabelled: ReportData) -> None:
@@ -297,7 +308,7 @@ def test_the_list_for_review_is_linked_with_one_example(labelled: ReportData, pa
     risk = labelled.predictions[labelled.method][0].mean[row]
     assert f"For example line {row + 2} of that file: risk {100 * risk:.0f}%" in page.text
     moved_by = ["PSA 34 ng/mL +9; Age 71 years -4"] * 400
-    told = "it is moved most, in percentage points, by PSA 34 ng/mL +9, Age 71 years −4."
+    told = "from a typical source patient's risk, in percentage points: PSA 34 ng/mL +9, Age 71 years −4."
     assert told in whole_page(replace(labelled, moved_by=moved_by))
     assert told not in page.text
     policy = labelled.site.disclosure.model_copy(update={"exempt": False})
@@ -310,7 +321,9 @@ def test_a_level_that_nobody_at_the_site_decided_on_is_said_to_be_a_guess(labell
     for guessed in (False, True):
         decision = labelled.site.decision.model_copy(update={"risk_level": 0.15, "guessed": guessed})
         chosen = replace(labelled, site=labelled.site.model_copy(update={"decision": decision}))
-        assert (guess in whole_page(chosen)) == guessed
+        text = whole_page(chosen)
+        assert (guess in text) == guessed
+        assert ("The site decided on the risk level of 15%; it is written in sites/harbour.yaml." in text) != guessed
 
 
 # Approval, and what changed -----------------------------------------------------------------------
@@ -359,12 +372,14 @@ def test_several_sources_are_told_apart(unlabelled: ReportData) -> None:
     page, details = Page(render_report(several)), Page(render_details(several))
     text = " ".join(page.text.split())
     assert "60% of the patients here are like those of Bridgeton General, 30% like those of Northgate" in text
-    assert "3 sites, each left out of the fits once, decided" in text
+    assert "Each of 3 sites was left out of the fits once. That decided" in text
     rows = page.table("forest")
     assert [row[0] for row in rows][-2:] == ["Mean of 3 sites", "Harbour Hospital (simulated)"]
     assert {row[0] for row in rows[:-2]} == {"National registry", "Bridgeton General", "Northgate Clinic"}
     held_out = [row[0] for row in details.table("held-out")]
     assert held_out[1:4] == ["Bridgeton General", "Northgate Clinic", "National registry"]
-    assert "Without National registry a risk here would change by 4% on average." in " ".join(details.text.split())
-    assert "They came from registry (40)" in " ".join(details.text.split())
+    assert "Without National registry a risk here would change by 4 percentage points on average." in " ".join(
+        details.text.split()
+    )
+    assert "They came from National registry (40)" in " ".join(details.text.split())
     assert not Page(render_report(unlabelled)).has("sites"), "one source has no other sites to tell of"

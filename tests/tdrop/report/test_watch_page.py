@@ -13,6 +13,7 @@ from scipy.special import expit
 from tdrop.base import Cohort, Hidden, plain, read
 from tdrop.contracts import load_network
 from tdrop.data import learn_encoder, simulate, subgroups_of
+from tdrop.figures import draw_evidence
 from tdrop.report import render_watch, summarise_watch, watch_document, watch_without_counts
 from tdrop.watch import ScoredPatients, WatchState, begin_watch, freeze_scale, relative_loss
 
@@ -134,6 +135,14 @@ def test_the_page_that_leaves_names_no_exact_count_and_the_sites_own_does(begun,
     assert "sd higher" in str(psa)
     assert any(feature.share for feature in summary.moved)
     assert str(psa).split(" (")[0] in words[False]
+
+
+def test_the_words_of_the_figure_say_the_same_evidence_as_the_table(begun):
+    state = grown(begun, [60, 70], "severe")[-1]
+    drawn = draw_evidence(state.history)
+    evidence = summarise_watch(state, OPEN, ENCODER).rules[0].evidence
+    assert abs(evidence) > 0.5
+    assert f"further away {evidence:.1f}, alarm at 1.6" in drawn.alternative
 
 
 def test_a_concept_shift_is_called_by_its_name(begun):
