@@ -38,7 +38,7 @@ def main(
 ) -> None:
     """Runs a benchmark, writes its tables and figures and prints its page."""
     if name is None:
-        print("\n".join(f"{each:15} {benchmark.about}" for each, benchmark in BENCHMARKS.items()))
+        print("\n".join(f"{title:15} {benchmark.about}" for title, benchmark in BENCHMARKS.items()))
         return
     started = time.monotonic()
     options = Options(quick, seeds, tuple(only or ()), tuple(method or ()), trials, every, home, processes)

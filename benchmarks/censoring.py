@@ -87,12 +87,12 @@ def errors_of(drawn: Drawn) -> Doubles:
     weight, _ = weigh_outcomes(drawn.follow_up, drawn.X, "simulated patients", asked="ipcw")
     rate, ranking = truth()
     errors = []
-    for each in (weight, None):
-        own = None if each is None else each[known]
+    for weights in (weight, None):
+        known_weights = None if weights is None else weights[known]
         seen = (
-            float(np.average(y[known], weights=own)) - rate,
-            (auroc(y[known], drawn.risk[known], own) or np.nan) - ranking,
-            calibration_intercept(y[known], drawn.risk[known], own) or 0.0,
+            float(np.average(y[known], weights=known_weights)) - rate,
+            (auroc(y[known], drawn.risk[known], known_weights) or np.nan) - ranking,
+            calibration_intercept(y[known], drawn.risk[known], known_weights) or 0.0,
         )
         errors.append(seen)
     return np.asarray(errors, dtype=np.float64)
@@ -110,8 +110,8 @@ def measure_draw(design: str, seed: int) -> dict[str, tuple[float, ...]]:
     effective = float(weights.effective_n) if isinstance(weights.effective_n, float) else np.nan
     sizes = {"weighted": (effective, weights.largest_weight or 1.0), "dropped": (PATIENTS * (1 - left), 1.0)}
     numbers = {}
-    for way, each, errors in zip(sizes, (weight, None), errors_of(drawn), strict=True):
-        evaluation = evaluate_methods("here", {"m": [summary]}, y, Decision(), weight=each, **settings)
+    for way, weights_used, errors in zip(sizes, (weight, None), errors_of(drawn), strict=True):
+        evaluation = evaluate_methods("here", {"m": [summary]}, y, Decision(), weight=weights_used, **settings)
         rate = evaluation.row("m", "outcome_rate")
         assert rate is not None
         assert rate.low is not None
@@ -134,9 +134,10 @@ def _designs(options: Options) -> Table:
     measured = iter(run_units(options, "censoring", measure_draw, units))
     rows: list[Row] = []
     for design in DESIGNS:
-        own = [next(measured) for _ in range(draws)]
+        measured_draws = [next(measured) for _ in range(draws)]
         for way in ("dropped", "weighted"):
-            left, rate, ranking, intercept, held, effective, largest = np.mean([one[way] for one in own], axis=0)
+            means = np.mean([draw[way] for draw in measured_draws], axis=0)
+            left, rate, ranking, intercept, held, effective, largest = means
             rows.append({
                 "censoring": design, "left before the horizon": f"{left:.0%}", "way": way,
                 "error of the rate": float(rate), "of the AUROC": float(ranking), "of the intercept": float(intercept),
@@ -158,15 +159,16 @@ def rotterdam_to_gbsg() -> tuple[Cohort, FollowUp, Cohort, FollowUp]:
     outcome = contract.outcome.model_copy(update={"horizon": REAL_HORIZON, "censoring": "ipcw"})
     contract = contract.model_copy(update={"outcome": outcome})
     extract = extract_of("gbsg")
-    ours = prepare_frame(extract_of("rotterdam"), contract, network.site("rotterdam")).frame
-    theirs = prepare_frame(extract.drop(columns=OUTCOME), contract, network.site("gbsg")).frame
-    encoder = learn_encoder(ours, contract, not_recorded(theirs, contract))
-    patients = theirs[contract.id_column].astype(str).tolist()
+    source_frame = prepare_frame(extract_of("rotterdam"), contract, network.site("rotterdam")).frame
+    target_frame = prepare_frame(extract.drop(columns=OUTCOME), contract, network.site("gbsg")).frame
+    encoder = learn_encoder(source_frame, contract, not_recorded(target_frame, contract))
+    patients = target_frame[contract.id_column].astype(str).tolist()
     seen = extract.set_index(extract["pid"].astype(str))[OUTCOME].reindex(patients).reset_index(drop=True)
-    our_follow_up, their_follow_up = (follow_up_of(frame, contract) for frame in (ours, seen))
-    assert our_follow_up is not None
-    assert their_follow_up is not None
-    return encoder.encode(ours, "rotterdam"), our_follow_up, encoder.encode(theirs, "gbsg"), their_follow_up
+    source_follow_up, target_follow_up = (follow_up_of(frame, contract) for frame in (source_frame, seen))
+    assert source_follow_up is not None
+    assert target_follow_up is not None
+    source, target = encoder.encode(source_frame, "rotterdam"), encoder.encode(target_frame, "gbsg")
+    return source, source_follow_up, target, target_follow_up
 
 
 def measure_real(method: str, way: str) -> list[float]:
@@ -176,19 +178,19 @@ def measure_real(method: str, way: str) -> list[float]:
     """
     source, followed, target, seen = rotterdam_to_gbsg()
     weights = [
-        weigh_outcomes(one, cohort.X, cohort.site, asked="ipcw" if way == "weighted" else "drop")[0]
-        for one, cohort in ((followed, source), (seen, target))
+        weigh_outcomes(follow_up, cohort.X, cohort.site, asked="ipcw" if way == "weighted" else "drop")[0]
+        for follow_up, cohort in ((followed, source), (seen, target))
     ]
     known = np.isfinite(followed.y)
-    own = known if weights[0] is None else weights[0]
-    labelled = replace(source, y=followed.y.astype(np.float32), weight=own.astype(np.float32)).known()
+    source_weight = known if weights[0] is None else weights[0]
+    labelled = replace(source, y=followed.y.astype(np.float32), weight=source_weight.astype(np.float32)).known()
     fitted = build(method).fit(labelled, target, None, seed=0)
     rows = np.flatnonzero(np.isfinite(seen.y))
     risk = fitted.summarise(target.X, 100, seed=0).mean.astype(np.float64)
     given = (seen.y[rows], risk[rows], None if weights[1] is None else weights[1][rows])
     rate = float(np.average(given[0], weights=given[2]))
     numbers = (float(risk.mean()), rate, auroc(*given), log_loss(*given), calibration_intercept(*given))
-    return [float("nan") if one is None else one for one in numbers]
+    return [float("nan") if number is None else number for number in numbers]
 
 
 def _real(options: Options) -> Table:
@@ -203,11 +205,11 @@ def _real(options: Options) -> Table:
         }
         for unit, numbers in zip(units, measured, strict=True)
     ]  # fmt: skip
-    _, ours, _, theirs = rotterdam_to_gbsg()
-    left = [f"{int(one.censored.sum()):,} of {len(one.time):,}" for one in (ours, theirs)]
+    _, source, _, target = rotterdam_to_gbsg()
+    left = [f"{int(follow_up.censored.sum()):,} of {len(follow_up.time):,}" for follow_up in (source, target)]
     caption = (
         f"Real patients: Rotterdam (death) to GBSG (recurrence or death) within {REAL_HORIZON}, default settings, one "
         f"fit. {left[0]} women left Rotterdam's follow-up earlier, {left[1]} GBSG's; the Kaplan-Meier estimate of the "
-        f"rate at GBSG is {observed_share(theirs):.3f}. Each line fits and judges one way."
+        f"rate at GBSG is {observed_share(target):.3f}. Each line fits and judges one way."
     )
     return Table("rotterdam_gbsg", caption, rows)

@@ -79,15 +79,15 @@ def _ladder_table(options: Options) -> Table:
 
 def _rows(group: str, drawn: pd.DataFrame) -> Iterator[Row]:
     """One row per number of outcomes; draws are averaged within their site first."""
-    for number, own in drawn.groupby("outcomes"):
-        sites = own.groupby("site")
+    for number, draws in drawn.groupby("outcomes"):
+        sites = draws.groupby("site")
         values = sites["change"].mean().to_numpy(float)
         mean, reach = float(values.mean()), 0.0
         if len(values) > 1:
             reach = 1.96 * float(values.std(ddof=1) / np.sqrt(len(values)))
         # A rung is the best in hindsight only where every draw of a site has it.
         ideal = float(sites[list(RUNGS)].mean(skipna=False).min(axis=1).mean())
-        taken = own["recommended"].value_counts(normalize=True)
+        taken = draws["recommended"].value_counts(normalize=True)
         yield {
             "sites": f"{group} ({len(values)})",
             "outcomes": int(str(number)),
@@ -124,7 +124,7 @@ def climb_site(name: str, labels: list[int], draws: int) -> list[dict[str, Any]]
             models = site_models([method], source, target, y)
             ladder = climb(y, risk, X=X, prior=prior, models=models, draws=0, seed=draw)
             losses = {}
-            for rung in (one.name for one in ladder.rungs if one.log_loss is not None):
+            for rung in [step.name for step in ladder.rungs if step.log_loss is not None]:
                 after = risks_on_rung(rung, y, risk, X=X, prior=prior, models=models)[judged]
                 losses[rung] = _loss(truth[judged], after)
             changes = {rung: losses[rung] - losses[RUNGS[0]] if rung in losses else None for rung in RUNGS}
@@ -145,7 +145,7 @@ def _site(name: str) -> tuple[Sides, Doubles, bool]:
         sides = simulated_site(int(name.split()[1]))
         assert sides.risk is not None
         return sides, sides.risk, int(name.split()[1]) % 3 == 0
-    titles = {problem.name: problem for problem in (one for group in transfer_problems().values() for one in group)}
+    titles = {problem.name: problem for problem in chain.from_iterable(transfer_problems().values())}
     sides = titles[name].draw(False)
     known = np.flatnonzero(np.isfinite(sides.outcomes))
     sides = Sides(sides.source, sides.target.take(known), sides.outcomes[known])
@@ -165,21 +165,22 @@ def simulated_site(seed: int) -> Sides:
     features, base = int(generator.choice([4, 8, 15])), float(generator.choice(list(BASES.values())))
     effects = generator.normal(0, 1, features) * generator.choice([0.4, 0.7]) * np.sqrt(6 / features)
     moved = generator.normal(0, 0.8 if far else 0.2, features) * (generator.random(features) < 0.4)
-    intercept, slope, own = 0.0, 1.0, effects
+    intercept, slope, target_effects = 0.0, 1.0, effects
     if shift in (INTERCEPT, ALL):
         intercept = float(generator.normal(0, 1.2 if far else 0.5))
     if shift in (SLOPE, ALL):
         slope = float(np.exp(generator.normal(-0.15, 0.3 if far else 0.2)))
     if shift in (EFFECTS, ALL):
-        own = effects + generator.normal(0, generator.choice([0.25, 0.6]) * np.sqrt(6 / features), features)
+        target_effects = effects + generator.normal(0, generator.choice([0.25, 0.6]) * np.sqrt(6 / features), features)
     rows = int(generator.choice([600, 2_000]))
-    ours, theirs = generator.normal(size=(rows, features)), moved + generator.normal(size=(ROWS, features))
-    y = generator.random(rows) < expit(base + ours @ effects)
-    risk = expit(base + intercept + slope * (theirs @ own))
+    source_X, target_X = generator.normal(size=(rows, features)), moved + generator.normal(size=(ROWS, features))
+    y = generator.random(rows) < expit(base + source_X @ effects)
+    risk = expit(base + intercept + slope * (target_X @ target_effects))
     names = tuple(f"x{place}" for place in range(features))
-    source = Cohort("source", np.arange(rows), names, ours.astype(np.float32), y.astype(np.float32))
+    source = Cohort("source", np.arange(rows), names, source_X.astype(np.float32), y.astype(np.float32))
     outcomes = (generator.random(ROWS) < risk).astype(np.float32)
-    return Sides.of_cohorts(source, Cohort("target", np.arange(ROWS), names, theirs.astype(np.float32), outcomes), risk)
+    target = Cohort("target", np.arange(ROWS), names, target_X.astype(np.float32), outcomes)
+    return Sides.of_cohorts(source, target, risk)
 
 
 def _large_table(options: Options) -> Table:
@@ -234,17 +235,18 @@ def count_alarms(labels: int, sites: int) -> dict[str, float]:
     level, alarms, verdicts = 0.3, [], []
     for seed in range(sites):
         generator = np.random.default_rng([seed, 9])
-        ours, theirs = generator.normal(size=1_000), generator.normal(0.7, 1, size=1_000)
-        source, target = expit(1.5 * ours - 1), expit(1.5 * theirs - 1)
+        source_x, target_x = generator.normal(size=1_000), generator.normal(0.7, 1, size=1_000)
+        source, target = expit(1.5 * source_x - 1), expit(1.5 * target_x - 1)
         y, later = (generator.random(1_000) < risk for risk in (source, target))
-        evidence = Evidence("a", source, y.astype(float), np.exp(0.7 * ours - 0.245), target)
+        evidence = Evidence("a", source, y.astype(float), np.exp(0.7 * source_x - 0.245), target)
         expected = forecast_methods("site", [evidence], level, resamples=60)
         true = true_risk(evidence, reference_risk([evidence]))
         known = collect_outcomes(draw_list(target, true, level, labels, seed=seed), later.astype(float))
-        for one in estimate_from_list(target, true, known, level):
-            answer = expected.find("a", one.quantity)
-            seen = None if answer is None else Observation.compare(answer, one.value, one.low, one.high, one.n)
-            alarms += [] if seen is None else [not seen.inside]
+        for measured in estimate_from_list(target, true, known, level):
+            answer = expected.find("a", measured.quantity)
+            if answer is not None:
+                seen = Observation.compare(answer, measured.value, measured.low, measured.high, measured.n)
+                alarms += [] if seen is None else [not seen.inside]
         some = np.where(generator.permutation(1_000) < labels, later, np.nan)
         judged = judge_known_outcomes(some, target)
         verdicts.append(judged is not None and judged.verdict != "go")

@@ -80,16 +80,16 @@ class PublicNetwork(Transfer):
         largest = enough.sum(axis=1).sort_values(ascending=False, kind="stable").index[:MOST_SITES]
         generator = np.random.default_rng(SEED)
         rows_of = {str(site): sites.index[sites == site] for site in largest}
-        chosen = {site: own[np.sort(generator.permutation(len(own))[:most_rows])] for site, own in rows_of.items()}
-        kept = table.loc[np.concatenate(list(chosen.values())) if chosen else []]
-        columns = kept[list(self.only)] if self.only else kept
+        chosen = {site: rows[np.sort(generator.permutation(len(rows))[:most_rows])] for site, rows in rows_of.items()}
+        people = table.loc[np.concatenate(list(chosen.values())) if chosen else []]
+        columns = people[list(self.only)] if self.only else people
         away = [self.site, *self.leave_out, *NO_FEATURES[self.package]]
-        X = encode(columns.drop(columns=away, errors="ignore"), np.ones(len(kept), bool), fewest=FEWEST_IN_CATEGORY)
+        X = encode(columns.drop(columns=away, errors="ignore"), np.ones(len(people), bool), fewest=FEWEST_IN_CATEGORY)
         names = tuple(map(str, X.columns))
 
         def cohort(site: str, rows: pd.Index) -> Cohort:
-            x, own = X.loc[rows].to_numpy(float), y.loc[rows].to_numpy()
-            return Cohort(site, rows.to_numpy(), names, x, own, origins=np.full(len(rows), site))
+            x, outcomes = X.loc[rows].to_numpy(float), y.loc[rows].to_numpy()
+            return Cohort(site, rows.to_numpy(), names, x, outcomes, origins=np.full(len(rows), site))
 
         return {site: cohort(site, rows) for site, rows in chosen.items()}
 
@@ -152,7 +152,7 @@ def _measure_pairs(cohorts: Mapping[str, Cohort], methods: Sequence[str]) -> dic
 
 def _play(site: str, cohorts: Mapping[str, Cohort], held: Sequence[Held], methods: Sequence[str]) -> NewSite:
     """Chooses by held-out sources, then fits on all of them and opens the new site's outcomes."""
-    target, sources = cohorts[site], [own.cohort for own in held]
+    target, sources = cohorts[site], [source.cohort for source in held]
     pool = _pool(sources)
     chosen = choose_pooled(held, pool, methods)
     fits, shares = _fit(pool, methods), estimate_shares(pool, target).weights
@@ -171,10 +171,10 @@ def choose_pooled(held: Sequence[Held], pool: Cohort, methods: Sequence[str]) ->
     """What a transfer would use for these sources: one method, or the mean of those that held-out sites find alike."""
     each_site_alike = site_weights(pool)
     assert each_site_alike is not None
-    rows, fold = np.arange(len(pool)), np.repeat(np.arange(len(held)), [len(own.cohort) for own in held])
+    rows, fold = np.arange(len(pool)), np.repeat(np.arange(len(held)), [len(source.cohort) for source in held])
     scores = []
     for method in methods:
-        risk = np.concatenate([own.risks[f"{method} pooled"] for own in held])
+        risk = np.concatenate([source.risks[f"{method} pooled"] for source in held])
         out_of_fold = OutOfFold(rows, fold, risk, np.zeros(len(rows)), passes=1)
         scores.append(Score(method, True, folds=weigh_out_of_fold(method, out_of_fold, pool, each_site_alike)))
     return f"{BOTH if len(pick_members(scores)) > 1 else make_choice(scores).method} pooled"
@@ -186,8 +186,8 @@ def _promise(
     """What a forecast says of the new site: by held-out sites, without labels, and by both together."""
     assert pool.y is not None
     weights = density_ratio_weights(propensity(pool, target, kind="logistic"))
-    own = np.concatenate([one.risks[chosen] for one in held])
-    evidence = Evidence(chosen, own, pool.y.astype(np.float64), weights, risk, origins=pool.origins)
+    held_out_risk = np.concatenate([source.risks[chosen] for source in held])
+    evidence = Evidence(chosen, held_out_risk, pool.y.astype(np.float64), weights, risk, origins=pool.origins)
     forecast = forecast_methods("new", [evidence], THRESHOLD, resamples=50)
     answer, expected = forecast.find(chosen), forecast.next_site[chosen]
     assert answer is not None
@@ -240,8 +240,8 @@ def _predict(
     if len({method for method, _ in fits}) == 1:
         return risks
     for way in {way for _, way in fits}:
-        own = [risk for name, risk in risks.items() if name.endswith(f" {way}")]
-        risks[f"{BOTH} {way}"] = np.asarray(np.mean(own, axis=0), dtype=np.float64)
+        of_methods = [risk for name, risk in risks.items() if name.endswith(f" {way}")]
+        risks[f"{BOTH} {way}"] = np.asarray(np.mean(of_methods, axis=0), dtype=np.float64)
     return risks
 
 
@@ -287,9 +287,9 @@ class Study:
 
     def __init__(self, networks: Mapping[str, Sequence[NewSite]], methods: Sequence[str]) -> None:
         self.networks = networks
-        self.sites = [site for own in networks.values() for site in own]
+        self.sites = [site for new_sites in networks.values() for site in new_sites]
         self.methods = [*methods, BOTH] if len(methods) > 1 else list(methods)
-        self._titles = np.repeat(list(networks), [len(own) for own in networks.values()])
+        self._titles = np.repeat(list(networks), [len(new_sites) for new_sites in networks.values()])
 
     def values(self, number: SiteNumber) -> pd.DataFrame:
         """Of every site (rows) and candidate (columns)."""
@@ -330,11 +330,11 @@ class Study:
         rows: list[Row] = [
             {
                 "network": title,
-                "sites": len(own),
-                "people": sum(site.people for site in own),
+                "sites": len(new_sites),
+                "people": sum(site.people for site in new_sites),
                 **{name: Estimate(float(by_network[title]), digits=4) for name, by_network in beyond.items()},
             }
-            for title, own in self.networks.items()
+            for title, new_sites in self.networks.items()
         ]
         return Table("networks", "Log loss beyond pooling, by network (real people)", rows)
 
@@ -348,8 +348,8 @@ class Study:
             row: Row = {"chosen": label, "times": chosen.count(label)}
             for number, sign in NUMBERS.items():
                 values = sign * self.values(number)
-                own = np.array([values[name].iloc[place] for place, name in enumerate(taken)])
-                regret = own - values[candidates].min(axis=1).to_numpy()
+                taken_values = np.array([values[name].iloc[place] for place, name in enumerate(taken)])
+                regret = taken_values - values[candidates].min(axis=1).to_numpy()
                 row[f"{number} regret"] = Estimate(float(regret.mean()), digits=4)
                 row[f"worst {number}"] = float(regret.max())
             rows.append(row)

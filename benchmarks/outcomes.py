@@ -56,8 +56,8 @@ def run(options: Options) -> Results:
         title="Several classes and continuous outcomes",
         about=f"Public tables, random thirds as test sets, {splits} splits; {trials} trials per method.",
         tables=[
-            _class_table({name: own for name, own in by_table.items() if name in CLASS_TABLES}),
-            _continuous_table({name: own for name, own in by_table.items() if name in CONTINUOUS_TABLES}),
+            _class_table({name: by_table[name] for name in tables if name in CLASS_TABLES}),
+            _continuous_table({name: by_table[name] for name in tables if name in CONTINUOUS_TABLES}),
         ],
     )
 
@@ -88,8 +88,8 @@ def measure_split(
     source = Cohort("training", np.flatnonzero(~test), names, X[~test], y[~test], kind, classes=classes)
     target = Cohort("test", np.flatnonzero(test), names, X[test], task=kind, classes=classes)
     if classes:
-        own = _tuned(source, target, y[test], trials, references)
-        return {**own, **_scikit_learn(X[~test], y[~test], X[test], y[test], len(references))}
+        tuned = _tuned(source, target, y[test], trials, references)
+        return {**tuned, **_scikit_learn(X[~test], y[~test], X[test], y[test], len(references))}
     return _covered(source, target, y[test], trials, covered)
 
 

@@ -128,7 +128,9 @@ def compare_rows(problems: Sequence[Mapping[str, Values]], pairs: Sequence[tuple
     """
     lines = [_line(name, {m: _values(problems, name, m) for m in MEASURES}) for name in problems[0]]
     for first, second in pairs:
-        differences = {m: differences_of([(own[first], own[second]) for own in problems], m) for m in MEASURES}
+        differences = {
+            m: differences_of([(problem[first], problem[second]) for problem in problems], m) for m in MEASURES
+        }
         counts = {
             f"{m}, lower / higher": f"{sum(d <= -SMALLEST for d in differences[m])} / "
             f"{sum(d >= SMALLEST for d in differences[m])}"
@@ -142,18 +144,18 @@ def differences_of(pairs: Sequence[tuple[Values, Values]], measure: str) -> list
     """First minus second of one measure, where both are defined."""
     return [
         first - second
-        for one, other in pairs
-        if (first := one[measure]) is not None and (second := other[measure]) is not None
+        for first_values, second_values in pairs
+        if (first := first_values[measure]) is not None and (second := second_values[measure]) is not None
     ]
 
 
 def _values(problems: Sequence[Mapping[str, Values]], name: str, measure: str) -> list[float]:
     """Of one row, over the problems where the measure is defined for every row that has it at all."""
-    rows = [row for row in problems[0] if any(own[row][measure] is not None for own in problems)]
-    kept = [own for own in problems if all(own[row][measure] is not None for row in rows)]
-    return [value for own in kept if (value := own[name][measure]) is not None]
+    rows = [row for row in problems[0] if any(problem[row][measure] is not None for problem in problems)]
+    complete = [problem for problem in problems if all(problem[row][measure] is not None for row in rows)]
+    return [value for problem in complete if (value := problem[name][measure]) is not None]
 
 
 def _line(name: str, values: Mapping[str, Sequence[float]]) -> Row:
-    means = {m: mean_over_problems(own, 1 if m == MEASURES[0] else 3) for m, own in values.items()}
+    means = {m: mean_over_problems(numbers, 1 if m == MEASURES[0] else 3) for m, numbers in values.items()}
     return {"row": name, **means, **{f"{m}, lower / higher": None for m in COUNTED}}

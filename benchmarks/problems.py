@@ -115,9 +115,9 @@ def draw_unshifted(name: str, quick: bool = False) -> Sides:
     """A problem's source split in two by chance: one half keeps its labels, the other plays the target."""
     source = draw(name, quick).source
     assert source.y is not None
-    whose = np.arange(len(source)) if source.persons is None else source.persons
-    persons = np.random.default_rng(0).permutation(np.unique(whose))
-    labelled = np.isin(whose, persons[: len(persons) // 2])
+    person_of_row = np.arange(len(source)) if source.persons is None else source.persons
+    persons = np.random.default_rng(0).permutation(np.unique(person_of_row))
+    labelled = np.isin(person_of_row, persons[: len(persons) // 2])
     other = source.take(~labelled)
     assert other.y is not None
     return Sides(source.take(labelled), other.unlabelled(), other.y.astype(np.float64))

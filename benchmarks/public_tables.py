@@ -96,15 +96,15 @@ class Transfer:
         chosen = _choose_rows(most, in_source, outcome, censored=self.horizon is not None)
         table, outcome, in_source = table.iloc[chosen].reset_index(drop=True), outcome[chosen], in_source[chosen]
         asked = table[list(self.only)] if self.only else table
-        whose = () if self.person is None else (self.person,)
-        columns = asked.drop(columns=[*self.leave_out, *whose, *NO_FEATURES[self.package]], errors="ignore")
+        person_column = () if self.person is None else (self.person,)
+        columns = asked.drop(columns=[*self.leave_out, *person_column, *NO_FEATURES[self.package]], errors="ignore")
         X = encode(columns, in_source, fewest=fewest)
         # One numbering for both sides: whoever were on both would have the same number on both.
         persons = None if self.person is None else pd.factorize(table[self.person])[0]
 
-        def cohort(site: str, own: Any, y: Any = None) -> Cohort:
-            ids, x = np.arange(own.sum()), X[own].to_numpy(dtype=float)
-            return Cohort(site, ids, tuple(X.columns), x, y, persons=None if persons is None else persons[own])
+        def cohort(site: str, on_side: Any, y: Any = None) -> Cohort:
+            ids, x = np.arange(on_side.sum()), X[on_side].to_numpy(dtype=float)
+            return Cohort(site, ids, tuple(X.columns), x, y, persons=None if persons is None else persons[on_side])
 
         source = cohort("source", in_source, outcome[in_source])
         return Sides(source, cohort("target", ~in_source), outcome[~in_source].astype(np.float64))

@@ -48,12 +48,12 @@ def site_pair(site: str) -> Sides:
     raw = {name: extract_of(name), site: extract_of(site)}
     contract = network.contract_of(network.site(site))
     frames = {}
-    for each, table in raw.items():
-        features = table if each == name else table.drop(columns=OUTCOME)
-        prepared = prepare_frame(features, contract, network.site(each))
+    for sender, table in raw.items():
+        features = table if sender == name else table.drop(columns=OUTCOME)
+        prepared = prepare_frame(features, contract, network.site(sender))
         if prepared.validation.stopped:
-            raise DataError(f"site '{each}' of the benchmarks broke its contract: {prepared.validation.reason}")
-        frames[each] = prepared.frame
+            raise DataError(f"site '{sender}' of the benchmarks broke its contract: {prepared.validation.reason}")
+        frames[sender] = prepared.frame
     unlike = unlike_missing(frames[name], frames[site], contract)
     encoder = learn_encoder(frames[name], contract, not_recorded(frames[site], contract), unlike)
     y = _in_order(frames[name], raw[name], contract.id_column)

@@ -88,7 +88,7 @@ def measure_steps(rounds: int) -> list[Row]:
     per_row_and_pass = seconds["concrete"] / ((ROWS + TARGET_ROWS) * PASSES)
     simple = per_row_and_pass / (seconds["mc_dropout"] / ROWS)
     return [
-        *[measure(f"step, {name}", 1e3 * each, "ms") for name, each in seconds.items()],
+        *[measure(f"step, {name}", 1e3 * best, "ms") for name, best in seconds.items()],
         measure("training, row and pass, transductive dropout / MC dropout", simple, "times", 1.6),
         measure("ensemble of 10 / one MLP", seconds["ensemble"] / seconds["mlp"], "times", 8.0),
     ]
@@ -115,7 +115,7 @@ def measure_sampling(rounds: int, rows: int = 2_000, passes: int = 100) -> list[
     seconds = best_seconds(calls, rounds)
     ratio = seconds["transductive_dropout"] / seconds["mc_dropout"]
     return [
-        *[measure(f"summarise, {name}", 1e6 * each / rows / passes, "us/row/pass") for name, each in seconds.items()],
+        *[measure(f"summarise, {name}", 1e6 * best / rows / passes, "us/row/pass") for name, best in seconds.items()],
         measure("sampling, row and pass, transductive dropout / MC dropout", ratio, "times", 1.6),
     ]
 
@@ -163,7 +163,7 @@ def measure_fits(repeats: int, rows: int, names: Sequence[str] = method_names())
     source, target, validation = example_cohort(rows), example_cohort(2_000, seed=1), example_cohort(500, seed=2)
     fits = {name: partial(build(name).fit, source, target.unlabelled(), validation, seed=0) for name in names}
     seconds = best_seconds(fits, repeats)
-    return [measure(f"fit of {rows:,} x {FEATURES}, {name}", each, "s") for name, each in seconds.items()]
+    return [measure(f"fit of {rows:,} x {FEATURES}, {name}", best, "s") for name, best in seconds.items()]
 
 
 def _train(source: Cohort, target: Cohort, method: str, trials: int) -> None:

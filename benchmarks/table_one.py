@@ -181,7 +181,7 @@ def errors_left(sides: Sides, fits: Fits) -> dict[str, float | None]:
     """By method, the share of wrong classes at 0.5 after those with the largest sd were referred; over refits."""
     known = np.flatnonzero(np.isfinite(sides.outcomes))
     y = sides.outcomes[known]
-    return {name: mean_of([error_left(y, fit.take(known)) for fit in own]) for name, own in fits.items()}
+    return {name: mean_of([error_left(y, fit.take(known)) for fit in refits]) for name, refits in fits.items()}
 
 
 def methods_table(

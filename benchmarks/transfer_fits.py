@@ -75,26 +75,25 @@ def measure_sides(sides: Sides, methods: Sequence[str], trials: int, quick: bool
     weights = density_ratio_weights(propensity(source, target, seed=0))
     matched = match(source, target, seed=0).rows
     tuned = {name: _tune_and_fit(name, sides, matched, weights, trials, quick) for name in methods}
-    members = pick_members([one.score for one in tuned.values()])
+    members = pick_members([result.score for result in tuned.values()])
     if members:
         tuned[COMMITTEE] = _combine([tuned[name] for name in members], members, source, matched, weights)
     assert source.y is not None
     evidence = [
-        Evidence(
-            name, own.held_out.risk, source.y[own.held_out.rows].astype(float), weights[own.held_out.rows], own.risk
-        )
-        for name, own in tuned.items()
+        Evidence(name, result.held_out.risk, source.y[rows].astype(float), weights[rows], result.risk)
+        for name, result in tuned.items()
+        for rows in [result.held_out.rows]
     ]
     made = forecast_methods("target", evidence, THRESHOLD)
-    chosen = choose_by_every_rule([one.score for one in tuned.values()])
+    chosen = choose_by_every_rule([result.score for result in tuned.values()])
     about = {
         "verdict": shift.verdict,
         "domain AUROC": shift.domain_auroc.value if shift.domain_auroc else None,
         "effective n": shift.weights_effective_n,
     }
     return [
-        {**about, "rules": [rule for rule, method in chosen.items() if method == name], **_open(own, sides, made)}
-        for name, own in tuned.items()
+        {**about, "rules": [rule for rule, method in chosen.items() if method == name], **_open(result, sides, made)}
+        for name, result in tuned.items()
     ]
 
 
@@ -135,11 +134,11 @@ def _combine(
     return _Tuned(Score(COMMITTEE, True, trial, folds), held_out, np.mean([part.risk for part in parts], axis=0))
 
 
-def _open(own: _Tuned, sides: Sides, made: Forecast) -> Measured:
+def _open(result: _Tuned, sides: Sides, made: Forecast) -> Measured:
     """Holds a method's risks and forecast against the outcomes."""
     known = np.isfinite(sides.outcomes)
-    y, risk = sides.outcomes[known], own.risk[known]
-    score = own.score
+    y, risk = sides.outcomes[known], result.risk[known]
+    score = result.score
     answers = {name: answer for name in QUANTITIES if (answer := made.find(score.method, name)) is not None}
     observed = Ranked.sort(risk, THRESHOLD).quantities(y[None], 1 - y[None])[:, 0]
     return {
@@ -156,7 +155,7 @@ def _open(own: _Tuned, sides: Sides, made: Forecast) -> Measured:
         **{f"AUROC by {estimator}": value for estimator, value in answers[QUANTITIES[0]].by.items()},
         # What no forecast of the AUROC can know.
         "chance": float(np.sqrt(delong(risk[y < 0.5], risk[y > 0.5])[1])),
-        "fit": {} if own.fit is None else measure_fit(sides.outcomes, own.fit),
+        "fit": {} if result.fit is None else measure_fit(sides.outcomes, result.fit),
     }
 
 

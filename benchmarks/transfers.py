@@ -89,7 +89,7 @@ def frame_of(measured: Mapping[Key, Sequence[Measured]]) -> pd.DataFrame:
 def _keys(options: Options, families: Sequence[str]) -> list[Key]:
     """Family and name of the problems that are asked for; quick ones are simulated."""
     problems = transfer_problems()
-    known = {*problems, *(problem.name for own in problems.values() for problem in own)}
+    known = {*problems, *(problem.name for group in problems.values() for problem in group)}
     for name in options.only:
         if name not in known:
             raise UsageError(f"there is no transfer or family '{name}'{did_you_mean(name, known)}")
@@ -153,7 +153,7 @@ def tuned_tables(tuned: pd.DataFrame) -> list[Table]:
 def groups(tuned: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     """Everything, every family, and of the blind collections the sites that are not stopped."""
     yield "all", tuned
-    yield from ((str(family), own) for family, own in tuned.groupby("family", sort=False))
+    yield from ((str(family), members) for family, members in tuned.groupby("family", sort=False))
     going = tuned[tuned["family"].isin(BLIND) & (tuned["verdict"] != STOPPED)]
     if len(going):
         yield "third to fifth, not stopped", going
@@ -167,11 +167,11 @@ def _picked_by(tuned: pd.DataFrame, rule: str) -> pd.Series:
 def regret_table(tuned: pd.DataFrame) -> Table:
     """What the best method in hindsight does better than a rule's, overall and by family, the best rule first."""
     rows: list[Row] = []
-    for family, own in groups(tuned):
-        best = own[own["candidate"]].groupby(TRANSFER, sort=False).agg({"AUROC": "max", "log loss": "min"})
+    for family, members in groups(tuned):
+        best = members[members["candidate"]].groupby(TRANSFER, sort=False).agg({"AUROC": "max", "log loss": "min"})
         regrets = {}
-        for rule in own["rules"].explode().dropna().unique():
-            picked = own[_picked_by(own, rule)].set_index(TRANSFER)
+        for rule in members["rules"].explode().dropna().unique():
+            picked = members[_picked_by(members, rule)].set_index(TRANSFER)
             regrets[rule] = (picked[["AUROC", "log loss"]] - best).assign(AUROC=best["AUROC"] - picked["AUROC"])
         for rule, regret in sorted(regrets.items(), key=lambda item: float(item[1]["AUROC"].mean())):
             row: Row = {"family": family, "rule": rule, "n": len(regret)}
@@ -186,9 +186,9 @@ def regret_table(tuned: pd.DataFrame) -> Table:
 def gain_table(tuned: pd.DataFrame) -> Table:
     """By method, what it does instead of logistic regression."""
     rows: list[Row] = []
-    for family, own in groups(tuned):
-        base = own[own["method"] == REFERENCE].set_index(TRANSFER)
-        for name, method in own.groupby("method", sort=False):
+    for family, members in groups(tuned):
+        base = members[members["method"] == REFERENCE].set_index(TRANSFER)
+        for name, method in members.groupby("method", sort=False):
             gains = (method.set_index(TRANSFER)[["log loss", "AUROC"]] - base[["log loss", "AUROC"]]).dropna()
             means = {number: mean_over_problems(gains[number].tolist(), 4) for number in ("log loss", "AUROC")}
             if len(gains):
@@ -198,8 +198,8 @@ def gain_table(tuned: pd.DataFrame) -> Table:
 
 def _tuned_unlabelled_table(tuned: pd.DataFrame) -> Table:
     rows: list[Row] = []
-    for family, own in groups(tuned):
-        fits = own.pivot(index=TRANSFER, columns="method", values="fit")
+    for family, members in groups(tuned):
+        fits = members.pivot(index=TRANSFER, columns="method", values="fit")
         for pair in RIVALS.items():
             both = fits.reindex(columns=list(pair)).dropna()
             named: list[Any] = both.rename(columns=label).to_dict("records")
@@ -243,9 +243,9 @@ def fit_tau(errors: Sequence[Doubles], sampling: Sequence[Doubles], level: float
         level: Of the intervals.
     """
     reach = float(norm.ppf((1 + level) / 2))
-    flat = np.concatenate([np.asarray(one, dtype=np.float64) for one in errors])
-    spread = np.concatenate([np.asarray(one, dtype=np.float64) for one in sampling])
-    share: Doubles = np.concatenate([np.full(len(one), 1 / len(one)) for one in errors]) / len(errors)
+    flat = np.concatenate([np.asarray(of_pair, dtype=np.float64) for of_pair in errors])
+    spread = np.concatenate([np.asarray(of_pair, dtype=np.float64) for of_pair in sampling])
+    share: Doubles = np.concatenate([np.full(len(of_pair), 1 / len(of_pair)) for of_pair in errors]) / len(errors)
     needed = np.sqrt(np.maximum(0.0, (flat / reach) ** 2 - spread**2))
     order = np.argsort(needed)
     place = int(np.searchsorted(np.cumsum(share[order]), level - 1e-9))
@@ -254,15 +254,15 @@ def fit_tau(errors: Sequence[Doubles], sampling: Sequence[Doubles], level: float
 
 def _interval_row(tuned: pd.DataFrame, quantity: str) -> Row:
     """Coverage of the chosen method and of all, with a binomial interval over transfers."""
-    transfers = [own for _, own in tuned.groupby(TRANSFER, sort=False)]
-    errors = [(own[f"{quantity}, observed"] - own[f"{quantity}, forecast"]).to_numpy(float) for own in transfers]
-    spreads = [own[f"{quantity}, sampling"].to_numpy(float) for own in transfers]
+    transfers = [transfer for _, transfer in tuned.groupby(TRANSFER, sort=False)]
+    errors = [(rows[f"{quantity}, observed"] - rows[f"{quantity}, forecast"]).to_numpy(float) for rows in transfers]
+    spreads = [rows[f"{quantity}, sampling"].to_numpy(float) for rows in transfers]
     taus, covered, halves, every = [], [], [], []
-    for place, own in enumerate(transfers):
+    for place, transfer in enumerate(transfers):
         others = [other for other in range(len(transfers)) if other != place]
         tau = fit_tau([errors[other] for other in others], [spreads[other] for other in others])
         half = float(norm.ppf(0.975)) * np.hypot(spreads[place], tau)
-        chosen = int(np.argmax(_picked_by(own, DEFAULT_CRITERION)))
+        chosen = int(np.argmax(_picked_by(transfer, DEFAULT_CRITERION)))
         inside = np.abs(errors[place]) <= half
         taus.append(tau)
         covered.append(bool(inside[chosen]))
@@ -308,9 +308,9 @@ def _families(keys: Sequence[Key]) -> dict[str, list[Key]]:
     """By family its problems, and where there are several collections these together."""
     families = {family: [key for key in keys if key[0] == family] for family in dict.fromkeys(key[0] for key in keys)}
     for name, parts in (("first to fifth", FIXED_FAMILIES[:-1]), ("second to fifth", UNSEEN)):
-        own = [key for key in keys if key[0] in parts]
-        if len({family for family, _ in own}) > 1:
-            families[name] = own
+        together = [key for key in keys if key[0] in parts]
+        if len({family for family, _ in together}) > 1:
+            families[name] = together
     return families
 
 

@@ -63,7 +63,7 @@ def run(options: Options) -> Results:
     measured = iter(run_units(options, "uci", measure_split, units))
     by_method = {name: [next(measured) for _ in range(splits)] for name in names}
     by_problem = {
-        problem: {name: [split[place] for split in own] for name, own in by_method.items()}
+        problem: {name: [split[place] for split in splits_of_method] for name, splits_of_method in by_method.items()}
         for place, problem in enumerate(PROBLEMS)
     }
     return Results(
@@ -72,7 +72,7 @@ def run(options: Options) -> Results:
             f"Public data from scikit-learn with a shift made by sampling; {splits} splits; settings fixed in advance, "
             "nothing tuned. The paper prints one number per cell and not how many splits it rests on."
         ),
-        tables=[_table(problem, own) for problem, own in by_problem.items()],
+        tables=[_table(problem, splits_of_method) for problem, splits_of_method in by_problem.items()],
     )
 
 
@@ -143,7 +143,7 @@ def _table(problem: Problem, by_method: Mapping[str, Sequence[Tested]]) -> Table
     rows: list[Row] = []
     for name, tests in by_method.items():
         by_sd, by_risk = ([test[score] for test in tests] for score in ("by sd", "by risk"))
-        theirs = printed("uci").get(dataset, {}).get(name) or ("not printed", "not printed")
+        paper = printed("uci").get(dataset, {}).get(name) or ("not printed", "not printed")
         rows.append(
             {
                 "method": label(name),
@@ -154,8 +154,8 @@ def _table(problem: Problem, by_method: Mapping[str, Sequence[Tested]]) -> Table
                 "splits undefined": sum(pairs == 0 for _, pairs in by_risk),
                 "splits": len(tests),
                 "test rows": tests[0]["rows"],
-                "paper: test": theirs[0],
-                "paper: error": theirs[1],
+                "paper: test": paper[0],
+                "paper: error": paper[1],
             }
         )
     caption = (

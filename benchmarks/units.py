@@ -88,9 +88,9 @@ def run_units(options: Options, title: str, function: Callable[..., Result], uni
         function: A function of a module, of plain values.
         units: Its arguments, one mapping per call.
     """
-    kept = Memory(options.folder / "units" / _digest_of_code(function), verbose=0).cache(function)
+    cached = Memory(options.folder / "units" / _digest_of_code(function), verbose=0).cache(function)
     workers = Parallel(n_jobs=options.processes or -1, return_as="generator")
-    results = workers(delayed(_on_one_thread)(kept, unit) for unit in units)
+    results = workers(delayed(_on_one_thread)(cached, unit) for unit in units)
     return list(track(results, title, len(units), console=Console(stderr=True), transient=True))
 
 

@@ -1,4 +1,4 @@
-"""What tdrop tells a person: errors, one per refusal, and notices while nothing seems to happen.
+"""Errors and notices that users read: an error per refusal, and notices while a command waits.
 
 An error's sentence says what was expected, what came, where, and what to do. It carries counts and names, never a
 patient's values. The command line prints it and exits with `exit_code`.
@@ -65,11 +65,11 @@ class Unavailable(DataError):
 
 
 class OutOfTime(Unavailable):
-    """A place had all the time that it is given: asking again would take as long."""
+    """A place did not answer within the time allowed: asking again would take as long."""
 
 
 class Damaged(Unavailable):
-    """A place that holds data lost some of it: the same request fails until somebody mends it."""
+    """A place that holds data lost some of it: the same request fails until somebody repairs it."""
 
 
 class Unwritable(TdropError):
@@ -97,7 +97,7 @@ class FitError(TdropError):
 
 
 class LeakError(TdropError):
-    """A label turned up where none may be."""
+    """A label was found where no label is allowed."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -138,7 +138,7 @@ def describe(error: BaseException) -> str:
 
 
 def _own_place(error: BaseException) -> str:
-    """File and line of our own code nearest to a failure, or nothing."""
+    """File and line of the project's own code nearest to a failure, or an empty string."""
     place = ""
     trace = error.__traceback__
     while trace is not None:

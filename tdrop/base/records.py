@@ -1,4 +1,4 @@
-"""Reads and writes records: frozen dataclasses of numbers, as plain JSON and back, by their annotations alone.
+"""Reads and writes records, which are frozen dataclasses of numbers, as plain JSON by their annotations alone.
 
 A record holds numbers; `tdrop.report` writes sentences from it last, after disclosure. A count that disclosure removed
 is `Hidden`, so that the type shows that it may be missing.
@@ -70,17 +70,17 @@ Amount = int | float | Mark
 
 
 def written(count: Count) -> str:
-    """A count as text: 1,234, or what stands in its place."""
+    """A count as text, "1,234", or the mark that replaces it, "<10"."""
     return f"{count:,}" if isinstance(count, int) else str(count)
 
 
-def counted(count: Count, one: str) -> str:
+def counted(count: Count, noun: str) -> str:
     """A count with its noun: "1 patient", "1,234 patients", "<10 patients"."""
-    return f"{written(count)} {one}" + ("" if count == 1 else "s")
+    return f"{written(count)} {noun}" + ("" if count == 1 else "s")
 
 
 def whole(amount: Amount | None) -> Count | None:
-    """Patients, as people count them."""
+    """The amount rounded to whole patients."""
     return round(amount) if isinstance(amount, int | float) else amount
 
 
@@ -88,7 +88,7 @@ _adapters: dict[Any, TypeAdapter[Any]] = {}
 
 
 def _adapter(kind: Any) -> TypeAdapter[Any]:
-    """What reads and writes one kind of record; built at its first use, so that starting a command costs nothing."""
+    """The reader and writer of one kind of record; built at its first use, so that commands start fast."""
     if kind not in _adapters:
         _adapters[kind] = TypeAdapter(kind)
     return _adapters[kind]

@@ -1,4 +1,4 @@
-"""Rows of a table: in an order that gives nothing away, and kept together where they are of one person.
+"""Orders rows so that the order reveals nothing, and keeps the rows of one person together.
 
 Persons are numbers (rows,), the same for the rows of one person and for no other's; what they are does not matter.
 """
@@ -34,7 +34,7 @@ def fixed_shuffle(rows: int) -> Indices:
 
 
 def count_persons(persons: Indices) -> int:
-    """How many persons the rows are of."""
+    """Number of different persons."""
     return len(np.unique(persons))
 
 

@@ -57,7 +57,7 @@ class Feature:
 
 
 def html_table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A result in a notebook: a table of what it holds, never a patient's values; every text is escaped."""
+    """A result as an HTML table for a notebook, never with a patient's values; every text is escaped."""
     head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     start = f"<table><caption>{escape(caption)}</caption>"
@@ -216,7 +216,7 @@ class Predictive:
 
 @dataclass(frozen=True)
 class Summary:
-    """What is kept of a Predictive: enough for every table, figure and list.
+    """Summary of a Predictive: enough for every table, figure and list.
 
     Attributes:
         mean: Risk (rows,), or the probabilities (rows, K) of K classes.
@@ -244,7 +244,7 @@ class Summary:
         return self.low[index], self.high[index]
 
     def take(self, rows: Indices) -> Summary:
-        """Returns what is kept of the patients at `rows`."""
+        """Returns the summary of the patients at `rows`."""
         return replace(self, mean=self.mean[rows], sd=self.sd[rows], low=self.low[:, rows], high=self.high[:, rows])
 
 
@@ -280,7 +280,7 @@ class Fitted(Protocol):
 
 
 class Described(Protocol):
-    """What tables and records show of a method and its settings."""
+    """The name and settings of a method, as tables and records show them."""
 
     @property
     def name(self) -> str:

@@ -94,14 +94,14 @@ def weigh_out_of_fold(
         )
     losses = out_of_fold_losses(source, risks)
     persons = None if source.persons is None else source.persons[risks.rows]
-    own = None if source.weight is None else source.weight[risks.rows].astype(np.float64)
-    each = weights[risks.rows] if own is None else weights[risks.rows] * own
+    outcome_weights = None if source.weight is None else source.weight[risks.rows].astype(np.float64)
+    row_weights = weights[risks.rows] if outcome_weights is None else weights[risks.rows] * outcome_weights
     return FoldScore(
         method=method,
-        losses=Losses.collect(losses, each, persons),
-        plain_log_loss=float(np.average(losses, weights=own)),
+        losses=Losses.collect(losses, row_weights, persons),
+        plain_log_loss=float(np.average(losses, weights=outcome_weights)),
         n=len(risks),
-        effective_n=coverage * effective_n(each),
+        effective_n=coverage * effective_n(row_weights),
     )
 
 

@@ -69,7 +69,7 @@ class OutOfFold:
 
     @classmethod
     def average(cls, parts: Sequence[OutOfFold]) -> Self:
-        """Several methods' risks of the same rows as one: the mean risk, and the root mean square of their sds."""
+        """The average of several methods on the same rows: the mean risk, and the root mean square of the sds."""
         first = parts[0]
         if not all(np.array_equal(part.rows, first.rows) for part in parts):
             raise DataError("out-of-fold risks of different rows have no mean; tune the methods on the same rows")
@@ -122,15 +122,15 @@ def deal_folds(
     fold = np.empty(len(rows), dtype=np.int64)
     start = 0
     for outcome in sorted(np.unique(kinds), reverse=True):
-        own = np.flatnonzero(kinds == outcome)
+        with_outcome = np.flatnonzero(kinds == outcome)
         # An outcome is dealt on where the one before stopped: folds stay equally large.
-        fold[generator.permutation(own)] = (np.arange(len(own)) + start) % folds
-        start += len(own)
+        fold[generator.permutation(with_outcome)] = (np.arange(len(with_outcome)) + start) % folds
+        start += len(with_outcome)
     return rows, fold
 
 
 def _require_enough(source: Cohort, persons: Indices, folds: int) -> None:
-    """Refuses a source whose folds could not each hold two outcomes, or any patient."""
+    """Raises a DataError for a source whose folds could not each hold two outcomes, or any patient."""
     assert source.y is not None
     if source.task == "regression":
         if count_persons(persons) < folds or len(np.unique(source.y)) < 2:
@@ -143,9 +143,9 @@ def _require_enough(source: Cohort, persons: Indices, folds: int) -> None:
     # Of several classes two must be in every fold; a rarer one may be missing from some.
     fewest = sorted(count_persons(persons[source.y == outcome]) for outcome in places)[-2]
     if fewest < folds:
-        each = "each outcome" if source.task == "binary" else "at least two classes"
+        who = "each outcome" if source.task == "binary" else "at least two classes"
         raise DataError(
-            f"site '{source.site}': {folds} folds need at least {folds} source patients of {each}, "
+            f"site '{source.site}': {folds} folds need at least {folds} source patients of {who}, "
             "came fewer of one; give more patients"
         )
 

@@ -21,7 +21,7 @@ MOST_DRAWS = 50
 
 @dataclass(frozen=True)
 class Planned:
-    """A method's settings to fit, in plain values: who hands out fits and compares them need not load what fits.
+    """A method's settings in plain values, so that planning and comparing fits need not import torch or scikit-learn.
 
     Attributes:
         name: Name of the method.
@@ -39,7 +39,7 @@ class Planned:
 
 
 def describe_trials(name: str, *, budget: int, seed: int, base: Mapping[str, Any]) -> tuple[Planned, ...]:
-    """What `plan_trials` plans, in plain values."""
+    """The trials of `plan_trials`, in plain values."""
     return tuple(map(_in_plain_values, plan_trials(name, budget=budget, seed=seed, base=base)))
 
 
@@ -107,7 +107,7 @@ def _points(
 def _draw_evenly(
     space: Mapping[str, tuple[Any, ...]], count: int, generator: np.random.Generator
 ) -> list[Mapping[str, Any]]:
-    """Draws `count` points; each value of each setting comes up equally often, give or take one."""
+    """Draws `count` points in which the values of a setting occur equally often, give or take one."""
     columns = {}
     for key, values in space.items():
         repeats = -(-count // len(values))

@@ -162,8 +162,8 @@ def score_trial(method: Described, source: Cohort, risks: OutOfFold, matching_ro
     matched = np.isin(risks.rows, matching_rows)
     matched_losses = None
     if matched.any():
-        own = None if weight is None else weight[matched]
-        matched_losses = Losses.collect(per_row[matched], own, None if persons is None else persons[matched])
+        matched_weight = None if weight is None else weight[matched]
+        matched_losses = Losses.collect(per_row[matched], matched_weight, None if persons is None else persons[matched])
     return Trial(
         method=method.name,
         settings=dict(method.settings()),
@@ -189,8 +189,8 @@ def _mean_over_sites(source: Cohort, risks: OutOfFold, losses: Doubles) -> float
     if source.origins is None or site_folds(source) is None:
         return None
     place = np.unique(source.origins[risks.rows], return_inverse=True)[1]
-    each = np.ones(len(losses)) if source.weight is None else source.weight[risks.rows].astype(np.float64)
-    return float((np.bincount(place, each * losses) / np.bincount(place, each)).mean())
+    weight = np.ones(len(losses)) if source.weight is None else source.weight[risks.rows].astype(np.float64)
+    return float((np.bincount(place, weight * losses) / np.bincount(place, weight)).mean())
 
 
 def _mean(losses: Doubles, weight: NDArray[Any] | None) -> float | None:
@@ -260,7 +260,7 @@ def tune(
 
 
 def promising(trials: Sequence[Trial]) -> tuple[int, ...]:
-    """Places of the trials that go on after the first fold.
+    """Places of the trials that are run on all folds after the first one.
 
     A third of the trials, rounded up, goes on by loss; so do the defaults, against which the others are compared.
     """
@@ -297,7 +297,9 @@ def pick_site_input(method: Method, source: Cohort, *, seed: int) -> bool:
         return False
     folds, nobody = count_folds(source, TUNING_FOLDS), np.array([], dtype=np.int64)
     knowing = build(method.name, **{**method.settings(), SITE_INPUT: True})
-    plain, other = (run_trial(one, source, source, nobody, seed=seed, folds=folds)[0] for one in (method, knowing))
+    plain, other = (
+        run_trial(candidate, source, source, nobody, seed=seed, folds=folds)[0] for candidate in (method, knowing)
+    )
     return prefers_site(plain, other)
 
 
@@ -309,7 +311,7 @@ def prefers_site(pooled: Trial, other: Trial) -> bool:
 
 
 def mark_picked(trials: Sequence[Trial], place: int) -> tuple[Trial, ...]:
-    """The same trials, with the picked one saying so."""
+    """The same trials, with `picked` set for the trial at `place`."""
     return tuple(replace(trial, picked=index == place) for index, trial in enumerate(trials))
 
 

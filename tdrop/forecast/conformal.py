@@ -36,7 +36,7 @@ class Sets(NamedTuple):
 
 @dataclass(frozen=True)
 class SetSummary:
-    """What the sets of a method say and, once outcomes are known, how often they held.
+    """Counts of a method's prediction sets and, once outcomes are known, how often they held the outcome.
 
     Attributes:
         method: Name of the method.
@@ -95,8 +95,8 @@ def conformal_sets(
     for value in (0, 1):
         rows = np.asarray(y) == value
         surprise = np.abs(value - np.asarray(source, dtype=np.float64)[rows])
-        own = np.abs(value - np.asarray(target, dtype=np.float64))
-        less, total = _weight_below(surprise, np.asarray(weights, dtype=np.float64)[rows], own, share)
+        target_surprise = np.abs(value - np.asarray(target, dtype=np.float64))
+        less, total = _weight_below(surprise, np.asarray(weights, dtype=np.float64)[rows], target_surprise, share)
         inside.append(less < (1 - alpha) * (total + np.asarray(target_weights)) - 1e-12)
     return Sets(*inside)
 
@@ -107,8 +107,10 @@ def class_sizes(y: NDArray[Any], weights: NDArray[Any]) -> tuple[float, float]:
     return without, outcome
 
 
-def _weight_below(surprise: Doubles, weights: Doubles, own: Doubles, share: Doubles) -> tuple[Doubles, float]:
-    """Weight of the source patients who surprise less than each target patient, and of all.
+def _weight_below(
+    surprise: Doubles, weights: Doubles, target_surprise: Doubles, share: Doubles
+) -> tuple[Doubles, float]:
+    """Weight of the source patients with a smaller surprise than each target patient, and of all source patients.
 
     Args:
         surprise: Of the source patients (source rows,).
@@ -118,12 +120,12 @@ def _weight_below(surprise: Doubles, weights: Doubles, own: Doubles, share: Doub
     """
     order = np.argsort(surprise, kind="stable")
     running = np.append(0.0, np.cumsum(weights[order]))
-    below, up_to = (running[np.searchsorted(surprise[order], own, side)] for side in ("left", "right"))
+    below, up_to = (running[np.searchsorted(surprise[order], target_surprise, side)] for side in ("left", "right"))
     return np.asarray(below + share * (up_to - below), dtype=np.float64), float(running[-1])
 
 
 def _shares(ids: NDArray[Any]) -> Doubles:
-    """A number from 0 to 1 for each patient (rows,), which the id alone decides."""
+    """A number from 0 to 1 per patient (rows,), which depends on the id alone."""
     digests = (hashlib.blake2b(str(name).encode(), digest_size=4).digest() for name in ids.tolist())
     return np.array([int.from_bytes(digest, "big") / 2**32 for digest in digests])
 
@@ -153,8 +155,10 @@ def summarise_sets(
     sets = conformal_sets(*evidence, alpha=alpha, ids=ids)
     y = np.full(len(sets.outcome), np.nan) if outcomes is None else np.asarray(outcomes, dtype=np.float64)
     groups = [(y == 0, sets.without), (y == 1, sets.outcome)]
-    each = np.ones(len(y)) if stands_for is None else np.asarray(stands_for, dtype=np.float64)
-    covered = [float(np.average(held[known], weights=each[known])) if known.any() else None for known, held in groups]
+    row_weights = np.ones(len(y)) if stands_for is None else np.asarray(stands_for, dtype=np.float64)
+    covered = [
+        float(np.average(held[known], weights=row_weights[known])) if known.any() else None for known, held in groups
+    ]
     return SetSummary(
         method,
         alpha,

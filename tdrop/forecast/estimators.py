@@ -50,7 +50,7 @@ Estimates: TypeAlias = dict[Quantity, tuple[dict[str, float | None], float]]
 
 @dataclass(frozen=True)
 class Ranked:
-    """Risks, sorted once, ready for any number of masses.
+    """Risks, sorted once and used for many resamples.
 
     Attributes:
         risk: Risks in ascending order (rows,).
@@ -119,7 +119,7 @@ class Ranked:
         return as_given
 
     def _beaten(self, masses: Doubles) -> Doubles:
-        """The mass below each risk, plus half of what is level with it (resamples, rows)."""
+        """The mass at lower risks than each, plus half the mass at equal risks (resamples, rows)."""
         running = np.zeros((len(masses), masses.shape[1] + 1))
         np.cumsum(masses, axis=1, out=running[:, 1:])
         both = np.take(running, self.below, axis=1) + np.take(running, self.not_above, axis=1)
@@ -128,7 +128,7 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that a forecast of one method may look at; there is no place for a target outcome.
+    """All that a forecast of one method may read; it has no field for a target outcome.
 
     Attributes:
         method: Name of the method.
@@ -176,12 +176,12 @@ def reference_risk(evidence: Sequence[Evidence]) -> Doubles:
     A method that left-out source patients know to be worse is left out, and so is a committee, which only repeats its
     members.
     """
-    evidence = [one for one in evidence if one.method != COMMITTEE] or evidence
-    lengths = {len(one.target) for one in evidence}
+    evidence = [entry for entry in evidence if entry.method != COMMITTEE] or evidence
+    lengths = {len(entry.target) for entry in evidence}
     if len(lengths) != 1:
         raise DataError(f"the methods' risks cover {sorted(lengths)} patients; give the same patients to all")
-    losses = [log_loss(one.y, one.source, one.weights) or 0.0 for one in evidence]
-    alike = [one.target for one, loss in zip(evidence, losses, strict=True) if loss <= min(losses) + ALIKE]
+    losses = [log_loss(entry.y, entry.source, entry.weights) or 0.0 for entry in evidence]
+    alike = [entry.target for entry, loss in zip(evidence, losses, strict=True) if loss <= min(losses) + ALIKE]
     return np.asarray(np.mean(alike, axis=0), dtype=np.float64)
 
 

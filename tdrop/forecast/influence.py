@@ -35,7 +35,7 @@ class Influence:
 
 
 def measure_influence(source: Cohort, target: Cohort, *, seed: int = 0) -> tuple[Influence, ...]:
-    """Leaves each source out in turn; nothing where there is one, or where a rest has one kind of outcome.
+    """Leaves each source out in turn; empty with one source, or where the others have one kind of outcome only.
 
     Args:
         source: Labelled patients of several sites, with `origins`.
@@ -47,14 +47,15 @@ def measure_influence(source: Cohort, target: Cohort, *, seed: int = 0) -> tuple
     sites, counts = np.unique(source.origins, return_counts=True)
     if len(sites) < 2:
         return ()
-    kept = source
+    remaining = source
     if len(source) > MOST_ROWS:
-        kept = source.take(np.sort(np.random.default_rng([seed, 12]).choice(len(source), MOST_ROWS, replace=False)))
-    whole = _risks(kept, target, seed)
+        rows = np.random.default_rng([seed, 12]).choice(len(source), MOST_ROWS, replace=False)
+        remaining = source.take(np.sort(rows))
+    whole = _risks(remaining, target, seed)
     results = []
     for site, count in zip(sites, counts, strict=True):
-        assert kept.origins is not None
-        rest = kept.take(kept.origins != site)
+        assert remaining.origins is not None
+        rest = remaining.take(remaining.origins != site)
         if rest.y is None or len(np.unique(rest.y)) < 2:
             continue
         risks = _risks(rest, target, seed)

@@ -79,7 +79,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class LedgerEntry:
-    """One line.
+    """One line of the ledger.
 
     Attributes:
         number: From 1 upwards.
@@ -140,7 +140,7 @@ def _digest(entry: Any) -> str:
 
 
 def append_entry(path: Path, entry: LedgerEntry) -> LedgerEntry:
-    """Adds a line and returns it numbered and chained; a forecast or observation that is there already stays as it is.
+    """Adds a line and returns it with its number and digests; a forecast or observation already in the ledger stays.
 
     The caller holds a lock: two writers would both follow the same line.
     """
@@ -162,11 +162,14 @@ def append_entry(path: Path, entry: LedgerEntry) -> LedgerEntry:
 
 def find_forecast(entries: Sequence[LedgerEntry], site: str, models: str) -> LedgerEntry | None:
     """The sealed forecast of a site's models, or None."""
-    return next((one for one in entries if one.forecast is not None and (one.site, one.models) == (site, models)), None)
+    return next(
+        (entry for entry in entries if entry.forecast is not None and (entry.site, entry.models) == (site, models)),
+        None,
+    )
 
 
 def _same(earlier: LedgerEntry, entry: LedgerEntry) -> bool:
-    """Whether a line already says this: one forecast per lock on models, one answer per forecast and labels."""
+    """Whether two lines are the same: one forecast per lock on models, one observation per forecast and labels."""
     return all(getattr(earlier, name) == getattr(entry, name) for name in ("site", "models", "answers", "labels"))
 
 
@@ -189,7 +192,7 @@ def _write_head(path: Path, digest: str) -> None:
 
 
 def _check_head(path: Path, last: str, lines: int) -> None:
-    """A ledger that ends before its head was cut; one that ends a line after it was interrupted and is mended."""
+    """Raises a DataError where the last lines were cut off; after an interrupted write, repairs the head."""
     head = _head(path)
     if not head.exists():
         if lines > 1:
@@ -207,7 +210,7 @@ def _check_head(path: Path, last: str, lines: int) -> None:
 
 @dataclass(frozen=True)
 class TrackRecord:
-    """How often the answers held, over all sites.
+    """How often the forecasts held, over all sites.
 
     Attributes:
         sealed: Forecasts in the ledger.
@@ -234,21 +237,23 @@ def track_record(entries: Sequence[LedgerEntry], quantity: Quantity = "auroc") -
     """Counts over the last opened forecast of every site."""
     last: dict[str, Observation] = {}
     for entry in entries:
-        for one in entry.observations:
-            if one.method == entry.chosen and one.quantity == quantity:
-                last[entry.site] = one
+        for observation in entry.observations:
+            if observation.method == entry.chosen and observation.quantity == quantity:
+                last[entry.site] = observation
     opened = tuple(last.values())
-    inside = sum(one.inside for one in opened)
+    inside = sum(observation.inside for observation in opened)
     low, high = binomial_interval(inside, len(opened)) if opened else (None, None)
-    sealed = [one for one in entries if one.forecast is not None]
+    sealed = [entry for entry in entries if entry.forecast is not None]
     return TrackRecord(
         sealed=len(sealed),
-        sites=len({one.site for one in sealed}),
+        sites=len({entry.site for entry in sealed}),
         opened=len(opened),
         inside=inside,
         share_low=low,
         share_high=high,
-        mean_error=sum(abs(one.observed - one.expected) for one in opened) / len(opened) if opened else None,
+        mean_error=sum(abs(observation.observed - observation.expected) for observation in opened) / len(opened)
+        if opened
+        else None,
         observations=opened,
     )
 

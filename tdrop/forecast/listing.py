@@ -1,4 +1,4 @@
-"""Whom to look up: a list drawn with known probabilities, and unbiased numbers from what comes back.
+"""Whose outcomes to look up: a list drawn with known probabilities, and unbiased numbers from its outcomes.
 
 A patient tells most about a number when its outcome is in doubt and the number moves with it: |slope| sqrt(r (1 - r)),
 r the forecast's idea of the true risk. The probabilities mix that with an even draw, so that no patient counts for
@@ -114,7 +114,7 @@ def inclusion(score: Doubles, n: int) -> Doubles:
 
 
 def _doubt(risk: NDArray[Any], true: NDArray[Any], threshold: float) -> Doubles:
-    """How much each patient's outcome would tell about the AUROC (rows,)."""
+    """How much each patient's outcome would change the AUROC (rows,)."""
     value = np.asarray(true, dtype=np.float64)
     slope = Ranked.sort(risk, threshold).slopes(value)[0]
     return np.asarray(np.abs(slope) * np.sqrt(value * (1 - value)), dtype=np.float64)
@@ -122,7 +122,7 @@ def _doubt(risk: NDArray[Any], true: NDArray[Any], threshold: float) -> Doubles:
 
 @dataclass(frozen=True)
 class ListOutcomes:
-    """What came back from a list.
+    """The outcomes of a list.
 
     Attributes:
         rows: Patients whose outcome came back (known,).
@@ -147,7 +147,7 @@ def collect_outcomes(
     weights: NDArray[Any] | None = None,
     censored: Mask | None = None,
 ) -> ListOutcomes:
-    """Takes outcomes (rows,), NaN where unknown, for a list; who is missing is taken to be missing by chance.
+    """Takes the outcomes (rows,) of a list, NaN where unknown; missing outcomes are assumed to be missing at random.
 
     Args:
         drawn: The list.
@@ -218,7 +218,7 @@ def estimate_from_list(
     value, error = _values(risk, true, known, threshold)
     n, events = len(known.rows), int(known.y.sum())
     reach = float(norm.ppf((1 + level) / 2))
-    before = {one.quantity: one for one in answers}
+    before = {answer.quantity: answer for answer in answers}
     measured = []
     for row, name in enumerate(QUANTITIES):
         short = name == "auroc" and min(events, n - events) < FEWEST_OF_A_CLASS
@@ -239,11 +239,11 @@ def _values(risk: NDArray[Any], true: NDArray[Any], known: ListOutcomes, thresho
     happen to agree with their risks make no short interval, and risks that are wrong still widen it.
     """
     guess = _mended(true, known)
-    own, chance = guess[known.rows], known.probability
+    guess_of_known, chance = guess[known.rows], known.probability
     masses = guess.copy()
-    masses[known.rows] += (known.y - own) / chance
+    masses[known.rows] += (known.y - guess_of_known) / chance
     ranked = Ranked.sort(risk, threshold)
-    noise = ((known.y - own) ** 2 + own * (1 - own)) / 2
+    noise = ((known.y - guess_of_known) ** 2 + guess_of_known * (1 - guess_of_known)) / 2
     variance = ranked.slopes(guess)[:, known.rows] ** 2 @ (noise * (1 - chance) / chance**2)
     return ranked.quantities(masses[None], 1 - masses[None])[:, 0], np.sqrt(variance)
 
@@ -261,15 +261,15 @@ def _update(
         return before.value, before.low, before.high
     apart = value - before.value
     prior = max(before.sampling**2 + before.between**2, apart**2 - error**2)
-    own = max(error**2, 1e-12)
-    variance = 1 / (1 / prior + 1 / own)
-    centre, half = variance * (before.value / prior + value / own), reach * variance**0.5
+    observed_variance = max(error**2, 1e-12)
+    variance = 1 / (1 / prior + 1 / observed_variance)
+    centre, half = variance * (before.value / prior + value / observed_variance), reach * variance**0.5
     low, high = (float(np.clip(end, *RANGES[before.quantity])) for end in (centre - half, centre + half))
     return centre, low, high
 
 
 def _mended(true: NDArray[Any], known: ListOutcomes) -> Doubles:
-    """The idea of the true risks, moved by what came back: wrong on average is what it most often is."""
+    """The estimated true risks (rows,), moved by one intercept that the known outcomes give."""
     guess = np.asarray(true, dtype=np.float64)
     line = weighted_lines(known.y, guess[known.rows], (1 / known.probability)[None], slope=False)
     return np.asarray(apply_lines(guess, line)[0], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""A rehearsal: every labelled site in turn played the new one, with its outcomes locked until all was settled.
+"""A rehearsal: every labelled site in turn plays the new site, with its outcomes locked until everything is decided.
 
 What came of it is the network's own evidence for every promise that a report makes: whether the verdict was right,
 what the choice without labels cost, and how far off the forecast was.
@@ -24,7 +24,7 @@ ODD = 2.0
 
 @dataclass(frozen=True)
 class RehearsedSite:
-    """What came of one site that played the new one.
+    """The result of one site that played the new site.
 
     Attributes:
         site: Its name.
@@ -58,7 +58,7 @@ class RehearsedSite:
 
     @property
     def observed(self) -> float:
-        """The first number, once outcomes were opened."""
+        """The observed first number, after outcomes were opened."""
         return self.seen.value(OUTCOME_KINDS[self.task].headline)
 
     @property
@@ -75,7 +75,7 @@ class RehearsedSite:
 
     @property
     def regret(self) -> float:
-        """What the choice without labels cost of the first number."""
+        """How much of the first number the choice without labels cost."""
         return abs(self.best_value - self.observed)
 
     @property
@@ -90,7 +90,7 @@ class RehearsedSite:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What came of playing every labelled site of a table as the new one.
+    """The result of playing every labelled site of a table as the new site.
 
     Attributes:
         table: The table.
@@ -118,7 +118,7 @@ class Rehearsal:
     @property
     def intercepts(self) -> tuple[float, ...]:
         """How far risks were off at each site, in log odds."""
-        return tuple(one.intercept for one in self.sites if one.intercept is not None)
+        return tuple(site.intercept for site in self.sites if site.intercept is not None)
 
     @property
     def inside(self) -> int:
@@ -148,7 +148,7 @@ class Rehearsal:
         return self.sites[most] if distances[most] > ODD else None
 
     def sentence(self) -> str:
-        """What reports quote of it."""
+        """The sentence that reports quote."""
         count = f"{len(self.sites)} rehearsals" if len(self.sites) != 1 else "1 rehearsal"
         if not self.offs:
             return f"In {count} no forecast could be made."
@@ -161,10 +161,10 @@ class Rehearsal:
 
     def sentences(self) -> Sequence[str]:
         """The findings, one sentence each."""
-        said = [self.sentence()]
+        lines = [self.sentence()]
         if self.sites:
             regrets, title = [site.regret for site in self.sites], self.kind.headline_title
-            said.append(
+            lines.append(
                 f"The method chosen without labels was {np.mean(regrets):.3g} behind the best in hindsight on average, "
                 f"{max(regrets):.3g} at worst ({title})."
                 if self.task == "regression"
@@ -174,11 +174,11 @@ class Rehearsal:
         if (expected := self.next_site().get(self.kind.headline)) is not None:
             mean, low, high = (self.kind.write(value) for value in (expected.mean, expected.low, expected.high))
             article = "a" if self.task == "regression" else "an"
-            said.append(
+            lines.append(
                 f"A new site of 1,000 patients may expect {article} {self.kind.headline_title} of {mean} ({low} to "
                 f"{high}); the interval is over patients and sites."
             )
         odd = self.odd_site()
         if odd is not None:
-            said.append(f"{odd.title} differs from the other sites; look at its data before it teaches a new site.")
-        return said
+            lines.append(f"{odd.title} differs from the other sites; look at its data before it teaches a new site.")
+        return lines

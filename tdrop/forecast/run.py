@@ -92,7 +92,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a site's methods will do there.
+    """The forecast of all methods at a site.
 
     Attributes:
         site: Name of the site.
@@ -124,7 +124,8 @@ class Forecast:
 
     def find(self, method: str, quantity: Quantity = "auroc") -> Answer | None:
         """The answer for one method and number, or None."""
-        return next((one for one in self.answers if one.method == method and one.quantity == quantity), None)
+        answers = {(answer.method, answer.quantity): answer for answer in self.answers}
+        return answers.get((method, quantity))
 
 
 def forecast_methods(
@@ -155,21 +156,21 @@ def forecast_methods(
     first, rows = evidence[0], len(evidence[0].target)
     share = effective_n(first.weights) / len(first.weights)
     held_out = {
-        one.method: measure_held_out(one.origins, one.y, one.source, threshold, one.stands_for, task)
-        for one in evidence
+        entry.method: measure_held_out(entry.origins, entry.y, entry.source, threshold, entry.stands_for, task)
+        for entry in evidence
     }
     next_site = {method: expect_next(sites, rows, level) for method, sites in held_out.items()}
     reference = reference_risk(evidence) if task == "binary" else None
     answers: list[Answer] = []
-    for one in evidence:
+    for entry in evidence:
         if reference is not None and threshold is not None:
-            estimates = estimate_risks(one, reference, threshold, resamples, seed)
+            estimates = estimate_risks(entry, reference, threshold, resamples, seed)
         else:
-            estimates = estimate_kind(one, task, resamples, seed)
+            estimates = estimate_kind(entry, task, resamples, seed)
         for name, (by, sampling) in estimates.items():
             value, between = by[ANSWER_BY[task]], look_up_tau(name, share) if tau is None else tau[name]
-            seen = _seen(name, next_site[one.method])
-            answers.append(_answer(Answer(one.method, name, value, None, None, sampling, between, by), seen, level))
+            seen = _seen(name, next_site[entry.method])
+            answers.append(_answer(Answer(entry.method, name, value, None, None, sampling, between, by), seen, level))
     return Forecast(
         site=site,
         estimator=ANSWER_BY[task],
@@ -186,17 +187,17 @@ def forecast_methods(
 
 
 def _seen(name: Quantity, expected: Mapping[SiteNumber, NextSite]) -> tuple[float, float] | None:
-    """What held-out sites say of a number, and its standard deviation at a new one; None where they say nothing."""
-    for number, own in expected.items():
+    """A number by held-out sites: its mean and its standard deviation at a new site; None where they give none."""
+    for number, next_site in expected.items():
         if number == name:
-            return own.mean, own.error
+            return next_site.mean, next_site.error
         if (number, name) == ("accuracy", "error_rate"):
-            return 1 - own.mean, own.error
+            return 1 - next_site.mean, next_site.error
     return None
 
 
 def _answer(alone: Answer, seen: tuple[float, float] | None, level: float) -> Answer:
-    """The answer with its interval, joined with what held-out sites say where they say something."""
+    """The answer with its interval, joined with the estimate of held-out sites where there is one."""
     value, between, sampling = alone.value, alone.between, alone.sampling
     if value is None or sampling is None or not np.isfinite(sampling):
         return replace(alone, sampling=None)

@@ -1,4 +1,4 @@
-"""What held-out sites say about the next one: random effects over sites, with a prediction interval.
+"""What to expect at the next site, from held-out sites: random effects over sites, with a prediction interval.
 
 Of K >= 3 labelled sites each was left out of the fits once, so that its patients show what a new site may expect. On a
 scale where values are about normal (`SCALES`), theta_k is site k's value and s2_k its sampling variance:
@@ -52,7 +52,7 @@ SITE_NUMBERS: tuple[SiteNumber, ...] = get_args(SiteNumber)
 
 @dataclass(frozen=True)
 class NormalScale:
-    """Where a number is about normal.
+    """The scale on which a number is about normal.
 
     Attributes:
         there: To that scale.
@@ -133,7 +133,7 @@ class HeldOutSite:
         return {name: value for name, value in write(self).items() if value is not None}
 
     def value(self, number: SiteNumber) -> float:
-        """A number that applies; one that does not is a KeyError."""
+        """The value of a number; a KeyError where it does not apply."""
         value: float | None = getattr(self, number)
         if value is None:
             raise KeyError(number)
@@ -151,7 +151,7 @@ class NextSite:
     """What the next site may expect of a number.
 
     Attributes:
-        mean: Over sites.
+        mean: Mean over sites.
         low: Lower end of the prediction interval for the number as observed at the new site.
         high: Upper end.
         tau: Standard deviation between sites, in steps of the number: the posterior's mean.
@@ -187,12 +187,12 @@ def measure_held_out(
     """
     measured = []
     for site in () if origins is None else np.unique(origins):
-        own = origins == site
+        at_site = origins == site
         if task == "binary" and threshold is not None:
-            each = None if weights is None else weights[own]
-            measured.append(measure_site(str(site), y[own], predicted[own], threshold, each))
+            site_weights = None if weights is None else weights[at_site]
+            measured.append(measure_site(str(site), y[at_site], predicted[at_site], threshold, site_weights))
         else:
-            measured.append(measure_kind(str(site), y[own], predicted[own], task))
+            measured.append(measure_kind(str(site), y[at_site], predicted[at_site], task))
     return tuple(site for site in measured if site is not None)
 
 
@@ -231,7 +231,7 @@ def measure_site(
 
 
 def measure_kind(site: str, y: Doubles, predicted: Doubles, task: Task) -> HeldOutSite | None:
-    """How probabilities of classes (rows, K) or values (rows,) did for outcomes (rows,); None where they say nothing.
+    """How class probabilities (rows, K) or values (rows,) did for outcomes (rows,); None where that is undefined.
 
     Variances of means are those of means; of the root mean squared error and of the explained share by the delta
     method; of a mean AUROC over classes as if classes varied together.
@@ -341,7 +341,7 @@ class Mixture:
 
     @property
     def mean(self) -> float:
-        """Over sites."""
+        """Mean over sites."""
         return float(self.weights @ self.means)
 
     @property

@@ -1,4 +1,4 @@
-"""Why it dropped: different patients, or different outcomes for the same patients (Cai, Namkoong, Yadlowsky 2023).
+"""Why accuracy dropped: different patients, or different outcomes for the same (Cai, Namkoong, Yadlowsky 2023).
 
 With P the source, Q the target and S the population they share (density proportional to p q / (p + q)), and R_P, R_Q
 the mean loss given a patient's features at each site:
@@ -84,13 +84,13 @@ def split_drop(
         seed: Of the draws.
     """
     sizes = rows or (len(losses[0]), len(losses[1]))
-    sides = [np.asarray(one, dtype=np.float64) for one in losses]
+    sides = [np.asarray(values, dtype=np.float64) for values in losses]
     if not min(map(len, sides)) or any(len(a) != len(b) for a, b in zip(sides, target_chance, strict=True)):
         raise DataError(f"a drop is split over rows of both sites; got {len(sides[0]):,} and {len(sides[1]):,} losses")
-    chance = [_equal_priors(one, sizes) for one in target_chance]
+    chance = [_equal_priors(values, sizes) for values in target_chance]
     design = [
-        np.ones(len(side)) if each is None else np.asarray(each, dtype=np.float64)
-        for side, each in zip(sides, (source_weights, weights), strict=True)
+        np.ones(len(side)) if side_weights is None else np.asarray(side_weights, dtype=np.float64)
+        for side, side_weights in zip(sides, (source_weights, weights), strict=True)
     ]
     base, shared = tuple(design), (design[0] * chance[0], design[1] * (1 - chance[1]))
     point = _steps(sides, base, shared, (np.ones((1, len(sides[0]))), np.ones((1, len(sides[1])))))[:, 0]

@@ -1,7 +1,7 @@
-"""The methods, one file per method: this folder is the registry, and dropping a file in adds a method.
+"""The methods, one file per method: this folder is the registry, so a new file adds a method.
 
-A file names a method, and its `METHOD` is the frozen dataclass of its settings; `parts` is what they are made of.
-Nothing heavy is imported until a method is asked for.
+The name of a file is the name of its method, and its `METHOD` is the frozen dataclass of the settings. `parts` has what
+methods share. torch and scikit-learn are imported only when a method that needs them is built.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def method_names() -> tuple[str, ...]:
 
 
 def require_methods(names: Iterable[str]) -> None:
-    """Refuses a name that is no method's, and the committee, which is formed and not asked for."""
+    """Raises a UsageError for a name of no method, and for the committee, which tuning forms from other methods."""
     for name in names:
         if name == COMMITTEE:
             raise UsageError(
@@ -80,14 +80,14 @@ def method_class(name: str) -> Any:
 
 
 def have_samples(names: Iterable[str]) -> dict[str, bool]:
-    """By method, whether its samples spread."""
+    """Returns for each method whether its samples spread."""
     return {name: method_class(name).has_samples for name in names}
 
 
 def build(name: str, **settings: Any) -> Method:
     """Builds a method by name; settings left out keep their defaults.
 
-    With `site_input=True` a fit on several pooled sources knows which one a patient came from.
+    With `site_input=True` the site of a patient is an input of a fit on several pooled sources.
     """
     knows_site = settings.pop(SITE_INPUT, False)
     method: Method = method_class(name)().with_settings(**settings)
@@ -119,7 +119,7 @@ def load(folder: Path | str) -> Fitted:
 
 
 def rebuild(record: Mapping[str, Any], files: Mapping[str, bytes]) -> Fitted:
-    """The model of a saved record and the files that it names."""
+    """Returns the model of a saved record and of the files that it names."""
     method: Any = build(record["method"], **record["settings"])
     fitted: Fitted = method.restore(record, files)
     return fitted
@@ -135,7 +135,7 @@ def _module_of(name: str) -> str:
 
 @cache
 def _class_text(name: str, attribute: str) -> str:
-    """A text of a method's class, read from its file without importing it: a report names methods and fits none."""
+    """Returns a text of a method's class. It is read from the file without an import: a report fits no method."""
     spec = find_spec(_module_of(name))
     if spec is not None and spec.origin is not None:
         with PARSING:

@@ -43,7 +43,7 @@ class ConcreteDropout(NetworkMethod):
     label: ClassVar[str] = "Concrete dropout"
     summary: ClassVar[str] = "MC dropout that learns how many units to drop, the same for every patient."
 
-    weight_decay: float | None = Field(0.0, ge=0, description="Weight of the squared weights beyond the bound's own.")
+    weight_decay: float | None = Field(0.0, ge=0, description="L2 penalty beyond the bound's own weight term.")
     length_scale: float = Field(0.1, ge=0, description="Prior length scale l: larger shrinks the weights more.")
     rate_weight: float = Field(1.0, ge=0, description="Weight of the entropy of the rates; 1 is the bound.")
     initial_rate: float = Field(0.1, ge=0.001, le=0.95, description="Dropout rate at the start.")
@@ -116,8 +116,8 @@ class ConcreteNetwork(NeuralNetwork):
         noise = torch.split(draw_logistic(passes, sum(units), seed), units, dim=1)
         logits, keep = self.rate_logits.detach(), 1 - self.rates().detach()
         masks = [
-            torch.sigmoid((each - logits[place]) / self._method.temperature) / keep[place]
-            for place, each in enumerate(noise)
+            torch.sigmoid((layer_noise - logits[place]) / self._method.temperature) / keep[place]
+            for place, layer_noise in enumerate(noise)
         ]
         return fold_masks(self.layers, masks)
 

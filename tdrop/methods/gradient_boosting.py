@@ -4,7 +4,7 @@ Formula: f = sum over iterations of learning_rate * tree, each tree fitted to th
 K bootstrap refits, each grown to the end.
 Source: scikit-learn's HistGradientBoostingClassifier and -Regressor. Not in the paper.
 Departures from the textbook: the risk is the mean of the refits, so that risk, sd and interval come from
-the same samples.
+the same samples. An outcome that counts w times is a row that is repeated w times, rounded at random.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ class MixMatchNetwork(FixedDropout):
         outputs = self.training_outputs(x, pool)
         labelled, guessed = outputs[: len(batch.x)], outputs[len(batch.x) :]
         guess_loss = F.mse_loss(self._predict(guessed), y[len(batch.x) :])
-        # A mixed row is mostly its own, and counts as that one does.
+        # A mixed row counts as the row that has the larger share in it.
         fit = output_loss(labelled, y[: len(batch.x)], self.task, batch.weight)
         return fit + self._guess_weight * batch.done * guess_loss
 
@@ -95,13 +95,13 @@ class MixMatchNetwork(FixedDropout):
         return torch.sigmoid(outputs) if self.task == "binary" else outputs
 
     def _mix(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Mixes every row (rows, features) and its label with another's, keeping the larger share of its own."""
+        """Mixes every row (rows, features) and its label with those of another row, which gets the smaller share."""
         assert self._mixing is not None
         share = torch.from_numpy(self._mixing.beta(self._alpha, self._alpha, len(x)).astype(np.float32))
         share = torch.maximum(share, 1 - share)
         other = torch.randperm(len(x), generator=self._shuffling)
-        own = share if y.dim() == 1 else share[:, None]
-        return torch.lerp(x[other], x, share[:, None]), torch.lerp(y[other], y, own)
+        label_share = share if y.dim() == 1 else share[:, None]
+        return torch.lerp(x[other], x, share[:, None]), torch.lerp(y[other], y, label_share)
 
 
 METHOD = MixMatch

@@ -4,8 +4,9 @@ Formula: f(x) = W3 tanh(W2 tanh(W1 x + b1) + b2) + b3, risk = sigmoid(f), traine
 (squared error for regression).
 Paper: Chan et al. (ICML 2020), section 5.2, benchmark 1. It has one prediction and no spread: its sd
 is zero and metrics that need one are "n/a", as in the paper's Table 1.
-Departures: N(0, 0.1) is read as a standard deviation of 0.1; biases start at zero; the step size falls
-along a cosine and gradients are clipped, because the paper does not say how it was stopped.
+Departures: N(0, 0.1) is read as a standard deviation of 0.1; biases start at zero. The paper does not say how long it
+trained: here the number of steps and the weight decay follow from the rows and features of the source, the step size
+falls along a cosine, and gradients are clipped (`parts/network_method.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Mlp(NetworkMethod):
 
     name: ClassVar[str] = "mlp"
     label: ClassVar[str] = "MLP"
-    summary: ClassVar[str] = "A plain neural network with one prediction a patient and no measure of its own doubt."
+    summary: ClassVar[str] = "A plain neural network with one prediction per patient and no measure of its own doubt."
     has_samples: ClassVar[bool] = False
 
     def search_space(self) -> dict[str, tuple[Any, ...]]:

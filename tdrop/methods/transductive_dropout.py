@@ -1,19 +1,19 @@
 """Transductive dropout: dropout rates that depend on the patient, taught by unlabelled target rows.
 
 Formula: a rate network v(x) = sigmoid(.) gives the dropout rate of every hidden layer. Masks are relaxed,
-z = sigmoid((logit(1 - v) + logit(u)) / t), u uniform, scaled by 1 / (1 - v). Of M passes with outputs o_m
+z = sigmoid((logit(1 - v) + logit(u)) / t), u uniform, scaled by 1 / (1 - v). With M passes and their outputs o_m
     loss = mean_source CE(y, mean_m sigmoid(o_m)) + lambda Omega,     V = (1 / M) sum_m (o_m - mean o)^2,
-    Omega = mean_source -log(1 - g(V)) + mean_target -log g(V),       g(V) = 1 - 1 / (1 + V):
-the variance is asked to tell target rows from source rows, and so to be large where labels are missing.
+    Omega = mean_source -log(1 - g(V)) + mean_target -log g(V),       g(V) = 1 - 1 / (1 + V).
+Omega is the cross entropy of telling target rows from source rows by V, so V grows where labels are missing.
 Paper: Chan et al., Unlabelled Data Improves Bayesian Uncertainty Calibration under Covariate Shift
 (ICML 2020), section 4.
 
 Where this code departs from the printed text, and why:
-- Sign. The printed Omega, sum_source log(1 - z) + sum_target log z, is the negative cross entropy: minimised, it makes
-  the variance large on the source. Here the cross entropy is minimised, which the text names. The authors' toy code has
-  the right direction too, with the sd in place of the variance and unbounded below.
-- Variance of the logit, not of the probability: that of a probability is at most 1/4, which holds g at or below 0.2.
-  For regression it is the variance of the standardised output.
+- Sign. The printed Omega, sum_source log(1 - z) + sum_target log z, is the negative cross entropy: minimising it makes
+  the variance large on the source. This code minimises the cross entropy, which the text names. The authors' toy code
+  has the right direction too, but takes the sd in place of the variance and has no lower bound.
+- Variance of the logit, not of the probability, whose variance is at most 1/4 and would keep g at or below 0.2. For
+  regression it is the variance of the standardised output; for K classes see `output_variance`.
 - Per-side means instead of sums, so that lambda does not depend on how many rows each side has.
 - The data term is the cross entropy of the mean prediction (squared error for regression); the printed
   |E[q]|^2 leaves out y.
@@ -21,6 +21,9 @@ Where this code departs from the printed text, and why:
   (`highest_rate`), which they approach smoothly: beyond, 1 / (1 - v) turns single units into noise of any size.
 - The authors' code calls the keep rate `d_rate`; here a rate is always the share that is dropped.
 - When sampling, noise is drawn per pass and unit and shared by the rows.
+- Training is by minibatches, with half as many target rows as source rows in each, and departs as in `mlp`. 1e-6 is
+  added to V in log V, which keeps it finite.
+The paper leaves open: the rate network (16 tanh units), M (5), lambda (.03), t (.1), the rates at the start (.2).
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ Formula: K networks o_k, each with its own start and its own order of the labell
     loss = mean_k mean_source CE(y, sigmoid(o_k)) + lambda Omega,     V = (1 / K) sum_k (o_k - mean o)^2,
     Omega = mean_source log(1 + V) + mean_target log((1 + V) / V):
 the regulariser of `transductive_dropout`, with the variance between members in place of that between passes. Members
-that fit the source in different ways answer differently away from it; the samples are the members.
-Paper: the future work of Chan et al. (ICML 2020), which it takes in its simplest form; close to D-BAT (Pagliardini et
-al., ICLR 2023) and DivDis (Lee et al., ICLR 2023), which ask for disagreement on unlabelled rows to find other
-hypotheses; here it is for calibration.
+that fit the source in different ways predict differently away from it. The samples are the members.
+Paper: the simplest form of what Chan et al. (ICML 2020) leave to future work. D-BAT (Pagliardini et al., ICLR 2023) and
+DivDis (Lee et al., ICLR 2023) also ask for disagreement on unlabelled rows, to find other hypotheses; here it is for
+calibration.
 Departures: V of a step is taken over an eighth of a batch from each side, the same rows for all members, because
 members have different labelled rows at hand and every further row costs. The mean of the members moves with their
 variance. With lambda = 0 no target row is read and the result is that of `ensemble` to the last bit.

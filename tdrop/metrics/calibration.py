@@ -42,13 +42,13 @@ def fit_line(y: NDArray[Any], design: Doubles, offset: Doubles, weights: NDArray
         offset: Part of the logit that is held fixed (rows,).
         weights: For how many patients each row stands (rows,); all alike without.
     """
-    each = 1.0 if weights is None else np.asarray(weights, dtype=np.float64)
+    row_weights = 1.0 if weights is None else np.asarray(weights, dtype=np.float64)
     beta = np.zeros(design.shape[1])
     for _ in range(_STEPS):
         p = expit(offset + design @ beta)
-        curvature = design.T @ (design * (each * p * (1 - p))[:, None])
+        curvature = design.T @ (design * (row_weights * p * (1 - p))[:, None])
         try:
-            step = np.linalg.solve(curvature, design.T @ (each * (y - p)))
+            step = np.linalg.solve(curvature, design.T @ (row_weights * (y - p)))
         except np.linalg.LinAlgError:
             return None
         # A step longer than 1 on the logit scale overshoots where the curve is flat.
@@ -174,9 +174,9 @@ class CalibrationTable:
         n, events = np.bincount(group), np.bincount(group, weights=outcome)
         if weights is None:
             return cls(n, events.astype(np.int64), np.bincount(group, weights=risk) / n, events / n, n, n)
-        each = np.asarray(weights, dtype=np.float64)
-        mass, squares = np.bincount(group, each), np.bincount(group, each**2)
-        mean_risk, rate = (np.bincount(group, each * value) / mass for value in (risk, outcome))
+        row_weights = np.asarray(weights, dtype=np.float64)
+        mass, squares = np.bincount(group, row_weights), np.bincount(group, row_weights**2)
+        mean_risk, rate = (np.bincount(group, row_weights * value) / mass for value in (risk, outcome))
         return cls(n, events.astype(np.int64), mean_risk, rate, mass, mass**2 / squares)
 
     @property

@@ -74,9 +74,9 @@ def risk_coverage(
     """
     outcome, value = as_pair(y, risk)
     order = ascending(-np.asarray(score, dtype=np.float64))
-    each = np.ones(len(order)) if weights is None else np.asarray(weights, dtype=np.float64)[order]
+    row_weights = np.ones(len(order)) if weights is None else np.asarray(weights, dtype=np.float64)[order]
     wrong = misclassified(outcome, value, threshold)[order]
-    errors, left = (np.cumsum(values[::-1])[::-1] for values in (each * wrong, each))
+    errors, left = (np.cumsum(values[::-1])[::-1] for values in (row_weights * wrong, row_weights))
     everyone = left[:1].sum()
     return Curve((everyone - left) / max(everyone, 1e-300), errors / left)
 
@@ -103,10 +103,10 @@ def smooth_calibration(
     if beta is None:
         return None
     fitted = expit(design @ beta)
-    each = np.ones(len(fitted)) if weights is None else np.asarray(weights, dtype=np.float64)
-    covariance = np.linalg.pinv(design.T @ (design * (each * fitted * (1 - fitted))[:, None]))
+    row_weights = np.ones(len(fitted)) if weights is None else np.asarray(weights, dtype=np.float64)
+    covariance = np.linalg.pinv(design.T @ (design * (row_weights * fitted * (1 - fitted))[:, None]))
     if weights is not None:
-        pull = design * (each * (outcome - fitted))[:, None]
+        pull = design * (row_weights * (outcome - fitted))[:, None]
         covariance = covariance @ (pull.T @ pull) @ covariance
     first, last = np.quantile(risk, [0.01, 0.99])
     x = np.linspace(float(first), float(last), points)
@@ -137,9 +137,9 @@ def benefit_curve(
     outcome, value = as_pair(y, risk)
     rows = np.asarray([per_row_benefit(outcome, value, float(threshold)) for threshold in thresholds])
     if weights is not None:
-        each = np.asarray(weights, dtype=np.float64) / np.sum(weights)
-        middle = rows @ each
-        error = np.sqrt(((rows - middle[:, None]) ** 2) @ each**2)
+        shares = np.asarray(weights, dtype=np.float64) / np.sum(weights)
+        middle = rows @ shares
+        error = np.sqrt(((rows - middle[:, None]) ** 2) @ shares**2)
         return Curve(thresholds, middle, middle - _NORMAL * error, middle + _NORMAL * error)
     middle = rows.mean(axis=1)
     error = rows.std(axis=1, ddof=1) / np.sqrt(len(outcome)) if len(outcome) > 1 else np.full(len(middle), np.nan)

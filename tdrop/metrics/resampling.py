@@ -91,9 +91,9 @@ def ranking_statistic(
     if 0 < len(rarer) < FEW_EVENTS:
         point, variance = delong(value[others], value[events])
         if weights is not None:
-            each = np.asarray(weights, dtype=np.float64)[included]
-            point = auroc(outcome[included], value[included], each) or point
-            variance *= len(included) * float((each**2).sum()) / float(each.sum()) ** 2
+            row_weights = np.asarray(weights, dtype=np.float64)[included]
+            point = auroc(outcome[included], value[included], row_weights) or point
+            variance *= len(included) * float((row_weights**2).sum()) / float(row_weights.sum()) ** 2
         intervals = {name: auroc_interval(point, variance, len(rarer))}
 
     def resampled(counts: Floats | Doubles) -> Doubles:
@@ -183,12 +183,12 @@ def _rests_on(y: NDArray[Any]) -> tuple[int, int]:
 def macro_ranking_statistic(y: NDArray[Any], p: NDArray[Any], *, name: str = "auroc") -> Statistic:
     """The mean over classes of each one's AUROC against the others, for classes y (rows,) and p (rows, K)."""
     places = np.unique(y).astype(int)
-    each = [ranking_statistic(y == place, p[:, place]) for place in places]
+    by_class = [ranking_statistic(y == place, p[:, place]) for place in places]
 
     def resampled(counts: Floats | Doubles) -> Doubles:
-        if len(each) < 2:
+        if len(by_class) < 2:
             return np.full((1, len(counts)), np.nan)
-        drawn = np.concatenate([one.resampled(counts) for one in each])
+        drawn = np.concatenate([statistic.resampled(counts) for statistic in by_class])
         # A resample may miss a class: the mean is then over the others.
         known = np.isfinite(drawn)
         return divide(np.where(known, drawn, 0.0).sum(axis=0), known.sum(axis=0).astype(np.float64))[None, :]

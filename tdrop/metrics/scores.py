@@ -99,8 +99,8 @@ def macro_auroc(y: NDArray[Any], p: NDArray[Any], weights: NDArray[Any] | None =
 
     A class that nobody has, or everybody, is left out of the mean.
     """
-    each = [auroc(np.asarray(y) == place, p[:, place], weights) for place in range(p.shape[1])]
-    known = [value for value in each if value is not None]
+    by_class = [auroc(np.asarray(y) == place, p[:, place], weights) for place in range(p.shape[1])]
+    known = [value for value in by_class if value is not None]
     return float(np.mean(known)) if known else None
 
 

@@ -44,7 +44,7 @@ class Balance:
 
 @dataclass(frozen=True)
 class Scale:
-    """What a matched set is compared with, worked out once.
+    """The target's means and variances, which every matched set is compared with; computed once.
 
     Attributes:
         features: Names of the features.
@@ -90,9 +90,9 @@ class Scale:
         )
 
     def worst(self, rows: Indices) -> float:
-        """Returns by how much the worst feature misses what was to be reached; 0 or less is balanced.
+        """Returns by how much the worst feature misses its goal; 0 or less means balanced.
 
-        A mean difference above BALANCED_BELOW was to be halved, one below it to stay there, and the variances likewise.
+        The goal is to halve mean differences above BALANCED_BELOW and to keep smaller ones below it; variances likewise.
         """
         after, variance = self._after(rows)
         allowed = np.maximum(BALANCED_BELOW, np.minimum(np.abs(self.before), np.abs(self.before_overlap)) / 2)

@@ -85,7 +85,8 @@ def propensity(
     generator = np.random.default_rng([seed, 1])
     fold_of = np.concatenate([_assign_folds(side, folds, generator) for side in (source, target)])
     with threadpool_limits(1):
-        candidates = [_cross_fit(one, X, is_target, fold_of, seed) for one in (KINDS if kind is None else (kind,))]
+        kinds = KINDS if kind is None else (kind,)
+        candidates = [_cross_fit(candidate, X, is_target, fold_of, seed) for candidate in kinds]
     best = candidates[_pick(candidates, is_target)]
     fitted = Propensity(
         source=best.probability[: len(source)],
@@ -93,14 +94,14 @@ def propensity(
         kind=best.auroc.kind,
         folds=folds,
         rows_fitted=best.auroc.rows_fitted,
-        candidates=tuple(one.auroc for one in candidates),
+        candidates=tuple(candidate.auroc for candidate in candidates),
         line=best.line,
     )
     return replace(fitted, unlike=find_unlike(source, target, fitted.target, fitted, seed=seed))
 
 
 def unlike_newcomers(patients: Cohort, source: Cohort, target: Cohort, fitted: Propensity, *, seed: int = 0) -> Mask:
-    """Finds new patients who are unlike anyone the model learned from (patients,), by the rule for the target's own.
+    """Finds new patients who are unlike all source patients (patients,), by the same rule as for the target's patients.
 
     Args:
         patients: New patients of the target site.
@@ -121,7 +122,7 @@ def unlike_newcomers(patients: Cohort, source: Cohort, target: Cohort, fitted: P
 
 @dataclass(frozen=True)
 class _CrossFitted:
-    """One kind's calibrated probabilities (rows,), the line they lie on and how well they tell the sites apart."""
+    """One classifier's calibrated probabilities (rows,), its calibration line and how well it separates the sites."""
 
     probability: Doubles
     line: tuple[float, float]
@@ -129,9 +130,10 @@ class _CrossFitted:
 
 
 def _pick(candidates: Sequence[_CrossFitted], is_target: Mask) -> int:
-    """Returns the simplest whose log loss is not clearly above the lowest, patient by patient."""
-    losses = [per_row_log_loss(is_target, one.probability) for one in candidates]
-    usable = [i for i, one in enumerate(candidates) if one.auroc.kind != "boosting" or one.auroc.value < SEPARATED]
+    """Returns the place of the simplest classifier whose log loss by patient is not clearly above the lowest."""
+    losses = [per_row_log_loss(is_target, candidate.probability) for candidate in candidates]
+    aurocs = [candidate.auroc for candidate in candidates]
+    usable = [place for place, auroc in enumerate(aurocs) if auroc.kind != "boosting" or auroc.value < SEPARATED]
     usable = usable or list(range(len(candidates)))
     best = min(usable, key=lambda i: float(losses[i].mean()))
     for index in usable:
@@ -159,12 +161,12 @@ def _cross_fit(kind: Kind, X: Doubles, is_target: Mask, fold_of: Indices, seed: 
 
 
 def _on_line(logits: Doubles, line: tuple[float, float]) -> Doubles:
-    """Probabilities of logits (rows,) that were moved by an intercept and stretched by a slope."""
+    """Probabilities (rows,) of logits after calibration by an intercept and a slope."""
     return np.asarray(expit(np.clip(line[0] + line[1] * logits, -LARGEST_LOGIT, LARGEST_LOGIT)), dtype=np.float64)
 
 
 def _calibration(logits: Doubles, is_target: Mask) -> tuple[float, float]:
-    """Intercept and slope that turn out-of-fold logits (rows,) into what they turned out to mean."""
+    """Intercept and slope that calibrate out-of-fold logits (rows,)."""
     line = fit_line(
         is_target.astype(np.float64), np.column_stack([np.ones(len(logits)), logits]), np.zeros(len(logits))
     )
@@ -228,12 +230,12 @@ def thin(is_target: Mask, rows: Indices, most: int, generator: np.random.Generat
     """Returns at most `most` of `rows`, the smaller site kept as whole as possible."""
     if len(rows) <= most:
         return rows
-    kept: list[Indices] = []
+    chosen: list[Indices] = []
     sides = sorted((rows[~is_target[rows]], rows[is_target[rows]]), key=len)
     for side, room in zip(sides, (most // 2, most), strict=True):
-        take = min(len(side), room - sum(len(one) for one in kept))
-        kept.append(generator.choice(side, size=take, replace=False))
-    return np.sort(np.concatenate(kept))
+        take = min(len(side), room - sum(map(len, chosen)))
+        chosen.append(generator.choice(side, size=take, replace=False))
+    return np.sort(np.concatenate(chosen))
 
 
 def _most_rows(kind: Kind, features: int) -> int:
@@ -251,13 +253,13 @@ def _fit_and_score(
     generator: np.random.Generator,
 ) -> tuple[Doubles, int]:
     """Fits on `rows` (thinned) and returns the logits of the held-out rows and how many rows were fitted."""
-    kept = thin(is_target, rows, _most_rows(kind, X.shape[1]), generator)
+    thinned = thin(is_target, rows, _most_rows(kind, X.shape[1]), generator)
     targets, sources = int(is_target[rows].sum()), int((~is_target[rows]).sum())
-    model = fit_classifier(kind, X[kept], is_target[kept], seed=int(generator.integers(2**31)))
-    kept_targets, kept_sources = int(is_target[kept].sum()), int((~is_target[kept]).sum())
+    model = fit_classifier(kind, X[thinned], is_target[thinned], seed=int(generator.integers(2**31)))
+    thinned_targets, thinned_sources = int(is_target[thinned].sum()), int((~is_target[thinned]).sum())
     # Thinning one site more than the other shifts every log odds by the same amount.
-    correction = np.log(targets / sources) - np.log(kept_targets / kept_sources)
-    return model.logits(held) + correction, len(kept)
+    correction = np.log(targets / sources) - np.log(thinned_targets / thinned_sources)
+    return model.logits(held) + correction, len(thinned)
 
 
 def _people(cohort: Cohort) -> int:
@@ -265,7 +267,7 @@ def _people(cohort: Cohort) -> int:
 
 
 def _assign_folds(cohort: Cohort, folds: int, generator: np.random.Generator) -> Indices:
-    """Returns the fold of every row of a site, spread evenly; a person's rows share one."""
+    """Returns the fold of every row of a site. Folds are equally large; the rows of a person share a fold."""
     # The rows of a single person cannot be kept together and still be both fitted and held out.
     if cohort.persons is not None and _people(cohort) > 1:
         return deal_persons(cohort.persons, folds, generator)
@@ -275,7 +277,7 @@ def _assign_folds(cohort: Cohort, folds: int, generator: np.random.Generator) ->
 
 
 def check_same_features(source: Cohort, target: Cohort) -> None:
-    """Refuses two cohorts that were not encoded alike, or that have nothing to compare."""
+    """Raises a DataError for two cohorts that were not encoded alike, or that have no feature."""
     if not source.features:
         raise DataError(
             f"sites '{source.site}' and '{target.site}': expected at least 1 feature to compare, came 0; "
@@ -319,7 +321,7 @@ class Terms:
 
     @classmethod
     def learn(cls, X: Doubles) -> Self:
-        """Picks the products of standardised features X (rows, features) that say more than the features do."""
+        """Picks the products of standardised features X (rows, features) that are neither constant nor a feature again."""
         first, second = _pairs(X)
         products = _multiply(X, first, second)
         mean, sd = products.mean(axis=0), products.std(axis=0)
@@ -345,8 +347,8 @@ def _pairs(X: Doubles) -> tuple[Indices, Indices]:
         first = second = np.arange(features)
     # The square of a feature with two values is that feature again.
     many = np.array([np.any((column != column.min()) & (column != column.max())) for column in X.T], dtype=np.bool_)
-    kept = (first != second) | many[first]
-    return first[kept].astype(np.int64), second[kept].astype(np.int64)
+    telling = (first != second) | many[first]
+    return first[telling].astype(np.int64), second[telling].astype(np.int64)
 
 
 def _multiply(X: Doubles, first: Indices, second: Indices) -> Doubles:

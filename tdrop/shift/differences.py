@@ -38,7 +38,7 @@ Side = Literal["source", "target"]
 
 @dataclass(frozen=True)
 class Density:
-    """Counts of both sites on common edges; the first and last bin also hold what lies beyond.
+    """Counts of both sites on common edges; the first and last bin also count values beyond the edges.
 
     Attributes:
         edges: Ascending edges (bins + 1,).
@@ -158,7 +158,7 @@ def _compare(
 
 
 def _kind(feature: Feature, values: Floats, others: Floats) -> FeatureKind:
-    """How a feature is compared: an ordinal's places are numbers, and a number of 0 and 1 only is a share."""
+    """How a feature is compared: an ordinal's places as numbers, a number that is only 0 or 1 as a share."""
     if feature.kind in ("level", "missing"):
         return feature.kind
     two_valued = all(bool(((side == 0) | (side == 1)).all()) for side in (values, others))
@@ -359,9 +359,9 @@ def _measure_drops(
 
 
 def _describe(column: str, drop: float, features: tuple[FeatureShift, ...]) -> Driver:
-    own = [feature for feature in features if feature.column == column]
-    finite = [feature.smd for feature in own if feature.smd is not None]
-    distances = [feature.distance for feature in own if feature.distance is not None]
+    of_column = [feature for feature in features if feature.column == column]
+    finite = [feature.smd for feature in of_column if feature.smd is not None]
+    distances = [feature.distance for feature in of_column if feature.distance is not None]
     return Driver(
         column=column,
         auroc_drop=drop,

@@ -78,20 +78,20 @@ class Shift:
     def _repr_html_(self) -> str:
         """The features that differ most, for a notebook."""
         rows = [
-            (one.feature, three_decimals(one.source_mean), three_decimals(one.target_mean), three_decimals(one.smd))
-            for one in self.by_difference[:10]
+            (feature.feature, *map(three_decimals, (feature.source_mean, feature.target_mean, feature.smd)))
+            for feature in self.by_difference[:10]
         ]
         return html_table(repr(self), ("feature", f"mean at {self.source}", f"mean at {self.target}", "SMD"), rows)
 
     @property
     def by_difference(self) -> list[FeatureShift]:
-        """The features, those whose means differ most first."""
+        """The features, ordered by the difference of their means, largest first."""
         return sorted(self.features, key=lambda feature: -abs(feature.smd or 0.0))
 
     @property
     def serves(self) -> bool:
-        """Whether a model may be offered for use: not after a stop, nor where the source had too little to learn."""
-        taught = all(one.verdict == "go" for one in self.grounds if one.kind == "source_outcomes")
+        """Whether a model may be offered for use: not after a stop, nor where the source has too few outcomes."""
+        taught = all(ground.verdict == "go" for ground in self.grounds if ground.kind == "source_outcomes")
         return taught and self.verdict != "stop"
 
     def overruled(self, support: Ground) -> Shift:
@@ -104,9 +104,9 @@ class Shift:
         return replace(self, grounds=(*self.grounds, support), verdict=worst_verdict("caution", *self.grounds))
 
     def judged(self, *grounds: Ground | None) -> Shift:
-        """Returns the shift with further grounds, under the worst verdict of all; None says nothing."""
-        said = tuple(one for one in grounds if one is not None)
-        return replace(self, grounds=(*self.grounds, *said), verdict=worst_verdict(self.verdict, *said))
+        """Returns the shift with further grounds, under the worst verdict of all; grounds that are None are ignored."""
+        known = tuple(ground for ground in grounds if ground is not None)
+        return replace(self, grounds=(*self.grounds, *known), verdict=worst_verdict(self.verdict, *known))
 
 
 def estimate_shift(source: Cohort, target: Cohort, *, seed: int = 0, fitted: Propensity | None = None) -> Shift:

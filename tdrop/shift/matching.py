@@ -125,7 +125,7 @@ def match(source: Cohort, target: Cohort, *, seed: int = 0, fitted: Propensity |
 
 @dataclass(frozen=True)
 class _Request:
-    """What was asked for, and what the answer is measured against."""
+    """How many rows are wanted, and the scales on which their balance is measured."""
 
     scale: Scale
     target_rows: int

@@ -97,8 +97,8 @@ class Propensity:
 
     @property
     def auroc(self) -> DomainAuroc | None:
-        """How well the classifier behind it tells the sites apart."""
-        return next((one for one in self.candidates if one.kind == self.kind), None)
+        """How well the classifier of this propensity separates the sites."""
+        return next((candidate for candidate in self.candidates if candidate.kind == self.kind), None)
 
     @property
     def outside(self) -> float:
@@ -126,7 +126,7 @@ class Propensity:
     def save(self, path: Path) -> None:
         """Writes it as npz, without pickle."""
         facts = {name: plain(getattr(self, name)) for name in ("kind", "folds", "rows_fitted", "line")}
-        facts["candidates"] = [plain(one) for one in self.candidates]
+        facts["candidates"] = [plain(candidate) for candidate in self.candidates]
         np.savez(path, facts=np.array(json.dumps(facts)), source=self.source, target=self.target, unlike=self.unlike)
 
     @classmethod
@@ -134,7 +134,7 @@ class Propensity:
         """Reads what `save` wrote."""
         arrays = read_arrays(path)
         facts = json.loads(str(arrays["facts"]))
-        candidates = tuple(read(DomainAuroc, one) for one in facts.pop("candidates"))
+        candidates = tuple(read(DomainAuroc, candidate) for candidate in facts.pop("candidates"))
         line = tuple(facts.pop("line"))
         return cls(
             arrays["source"], arrays["target"], candidates=candidates, unlike=arrays["unlike"], line=line, **facts
@@ -166,7 +166,7 @@ def find_unlike(source: Cohort, patients: Cohort, likeness: Doubles, fitted: Pro
 
 
 def _beyond(source: Cohort, patients: Cohort) -> Mask:
-    """Who has a value further outside the source's range than BEYOND of that range's length (patients,).
+    """Whether a value lies outside the source's range by more than BEYOND times the length of that range (patients,).
 
     A feature that is the same for all of the source says nothing: no model learned from it.
     """
@@ -185,9 +185,9 @@ def _far_from(source: Cohort, patients: Cohort, needed: int, generator: np.rando
     here = source.X[rows] / scale
     search = NearestNeighbors(algorithm="brute").fit(here)
     # A source patient is the nearest to itself, so one more is looked at.
-    own = search.kneighbors(here[generator.permutation(len(here))[:OWN_ROWS]], nearest + 1)[0][:, -1]
-    there = search.kneighbors(patients.X / scale, nearest)[0][:, -1]
-    return np.asarray(there > np.quantile(own, UNLIKE_QUANTILE), dtype=np.bool_)
+    among_source = search.kneighbors(here[generator.permutation(len(here))[:OWN_ROWS]], nearest + 1)[0][:, -1]
+    to_patients = search.kneighbors(patients.X / scale, nearest)[0][:, -1]
+    return np.asarray(to_patients > np.quantile(among_source, UNLIKE_QUANTILE), dtype=np.bool_)
 
 
 def neighbours_needed(source_rows: int) -> int:

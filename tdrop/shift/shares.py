@@ -64,14 +64,14 @@ def estimate_shares(source: Cohort, target: Cohort, *, seed: int = 0) -> Shares:
     pool = counts / counts.sum()
     if len(sites) == 1:
         return Shares((str(sites[0]),), (1.0,), (1.0,))
-    kept = np.arange(len(source))
-    if len(kept) > MOST_ROWS:
-        kept = np.sort(np.random.default_rng([seed, 11]).choice(kept, MOST_ROWS, replace=False))
+    rows = np.arange(len(source))
+    if len(rows) > MOST_ROWS:
+        rows = np.sort(np.random.default_rng([seed, 11]).choice(rows, MOST_ROWS, replace=False))
     X = source.X.astype(np.float64)
     centre, spread = X.mean(axis=0), np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
     model: Any = LogisticRegression(C=1.0, max_iter=200, tol=1e-3)
     with threadpool_limits(1):
-        model.fit((X[kept] - centre) / spread, places[kept])
+        model.fit((X[rows] - centre) / spread, places[rows])
         likely = model.predict_proba((target.X.astype(np.float64) - centre) / spread)
     full = np.full((len(target), len(sites)), 1e-12)
     full[:, model.classes_] = likely

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest, norm
 
-from tdrop.base import INTERVAL_LEVEL, MOST_TWINS, Amount, Cohort, Count, SiteStopped, Summary
+from tdrop.base import INTERVAL_LEVEL, MOST_TWINS, Amount, Cohort, Count, Doubles, SiteStopped, Summary
 from tdrop.metrics import FEWEST_EVENTS, auroc, misclassified, per_row_benefit
 from tdrop.shift.overlap import DomainAuroc
 
@@ -147,18 +147,18 @@ def judge_shared_patients(source: Cohort, target: Cohort, suspected: int = 0) ->
 
 
 def _count_shared(source: Cohort, target: Cohort) -> int:
-    place = {str(one): row for row, one in enumerate(source.ids)}
+    place = {str(patient): row for row, patient in enumerate(source.ids)}
     # By id, short ones first: neighbours in a file that is sorted by its values would be no strangers.
-    ids = sorted(((str(one), row) for row, one in enumerate(target.ids)), key=lambda pair: (len(pair[0]), pair))
-    pairs = [(place[one], row) for one, row in ids if one in place]
+    ids = sorted(((str(patient), row) for row, patient in enumerate(target.ids)), key=lambda pair: (len(pair[0]), pair))
+    pairs = [(place[patient], row) for patient, row in ids if patient in place]
     features = [name for name in source.features if name in target.features]
     if not pairs or not features:
         return len(pairs)
-    ours = source.X[[row for row, _ in pairs]][:, [source.features.index(name) for name in features]]
-    theirs = target.X[[row for _, row in pairs]][:, [target.features.index(name) for name in features]]
-    agree = ours == theirs
+    source_values = source.X[[row for row, _ in pairs]][:, [source.features.index(name) for name in features]]
+    target_values = target.X[[row for _, row in pairs]][:, [target.features.index(name) for name in features]]
+    agree = source_values == target_values
     # The next patient's values say how often two strangers agree.
-    by_chance = float((ours == np.roll(theirs, 1, axis=0)).mean()) if len(pairs) > 1 else 0.0
+    by_chance = float((source_values == np.roll(target_values, 1, axis=0)).mean()) if len(pairs) > 1 else 0.0
     surplus = (float(agree.mean()) - by_chance) / max(1.0 - by_chance, 1e-9)
     return len(pairs) if surplus >= BELIEVED_SURPLUS else int(agree.all(axis=1).sum())
 
@@ -169,20 +169,30 @@ def _count_same_values(source: Cohort, target: Cohort) -> int:
     if not features or not len(source):
         return 0
     # Adding 0 makes one of the two zeros: rows are compared by their bytes.
-    ours, theirs = (
-        [row.tobytes() for row in one.X[:, [one.features.index(name) for name in features]] + np.float32(0)]
-        for one in (source, target)
+    source_rows, target_rows = (
+        [row.tobytes() for row in cohort.X[:, [cohort.features.index(name) for name in features]] + np.float32(0)]
+        for cohort in (source, target)
     )
-    known = set(ours)
-    if len(ours) - len(known) > MOST_TWINS * len(ours):
+    known = set(source_rows)
+    if len(source_rows) - len(known) > MOST_TWINS * len(source_rows):
         return 0
-    return sum(row in known for row in theirs)
+    return sum(row in known for row in target_rows)
 
 
 def enough_to_judge_benefit(y: NDArray[Any]) -> bool:
     """Whether known outcomes (rows,), NaN where unknown, are enough to say what acting on a model is worth."""
-    known = np.asarray(y, dtype=np.float64)[np.isfinite(np.asarray(y, dtype=np.float64))]
+    known, _, _ = _with_outcome(y, y, None)
     return len(known) >= FEWEST_FOR_BENEFIT and min(known.sum(), len(known) - known.sum()) >= FEWEST_EVENTS
+
+
+def _with_outcome(
+    y: NDArray[Any], risk: NDArray[Any], weights: NDArray[Any] | None
+) -> tuple[Doubles, Doubles, Doubles | None]:
+    """Outcomes, risks and weights (known rows,) of the patients whose outcome (rows,) is known and not NaN."""
+    outcome = np.asarray(y, dtype=np.float64)
+    known = np.isfinite(outcome)
+    known_weights = None if weights is None else np.asarray(weights, dtype=np.float64)[known]
+    return outcome[known], np.asarray(risk, dtype=np.float64)[known], known_weights
 
 
 def judge_benefit(
@@ -194,12 +204,12 @@ def judge_benefit(
     stands for `weights` (rows,) patients, for one unless given.
     """
     p = np.asarray(risk, dtype=np.float64)
-    outcome, each = p, None
+    outcome, known_weights = p, None
     if y is not None and enough_to_judge_benefit(y):
-        known = np.isfinite(np.asarray(y, dtype=np.float64))
-        outcome, p, each = np.asarray(y, dtype=np.float64)[known], p[known], None if weights is None else weights[known]
+        outcome, p, known_weights = _with_outcome(y, p, weights)
     acted, everybody = (
-        float(np.average(per_row_benefit(outcome, whom, threshold), weights=each)) for whom in (p, np.ones(len(p)))
+        float(np.average(per_row_benefit(outcome, whom, threshold), weights=known_weights))
+        for whom in (p, np.ones(len(p)))
     )
     verdict: Verdict = "caution" if acted - max(everybody, 0.0) < LEAST_BENEFIT else "go"
     return Ground("benefit", verdict, int((p >= threshold).sum()), len(p))
@@ -212,20 +222,20 @@ def judge_known_outcomes(y: NDArray[Any], risk: NDArray[Any], weights: NDArray[A
     they are also at least CAUTION_RATIO times as many, or as few, as expected. Each outcome stands for `weights`
     (rows,) patients, for one unless given.
     """
-    known = np.isfinite(np.asarray(y, dtype=np.float64))
-    if not known.any():
+    outcome, p, known_weights = _with_outcome(y, risk, weights)
+    if not len(outcome):
         return None
-    each = np.ones(int(known.sum())) if weights is None else np.asarray(weights, dtype=np.float64)[known]
-    happened, p = round(float(each @ (np.asarray(y)[known] > 0.5))), np.asarray(risk, dtype=np.float64)[known]
-    expected = float((each * p).sum())
+    if known_weights is None:
+        known_weights = np.ones(len(outcome))
+    happened, expected = round(float(known_weights @ (outcome > 0.5))), float((known_weights * p).sum())
     # Half a patient more: a count is whole, its normal approximation is not.
-    reach = float(norm.ppf(0.5 + INTERVAL_LEVEL / 2)) * float(np.sqrt((each**2 * p * (1 - p)).sum())) + 0.5
-    low, high = max(0.0, expected - reach), min(float(each.sum()), expected + reach)
+    reach = float(norm.ppf(0.5 + INTERVAL_LEVEL / 2)) * float(np.sqrt((known_weights**2 * p * (1 - p)).sum())) + 0.5
+    low, high = max(0.0, expected - reach), min(float(known_weights.sum()), expected + reach)
     verdict: Verdict = "go"
     if not low <= happened <= high:
         ratio = max(happened + 0.5, expected + 0.5) / min(happened + 0.5, expected + 0.5)
         verdict = "stop" if ratio >= STOP_RATIO else "caution" if ratio >= CAUTION_RATIO else "go"
-    return Ground("known_outcomes", verdict, happened, round(float(each.sum())), expected, low, high)
+    return Ground("known_outcomes", verdict, happened, round(float(known_weights.sum())), expected, low, high)
 
 
 def judge_known_predictions(y: NDArray[Any], summary: Summary, level: float) -> Ground | None:
@@ -256,22 +266,21 @@ def judge_known_ranking(y: NDArray[Any], risk: NDArray[Any], weights: NDArray[An
     As many outcomes as expected say nothing about whose they were. Risks that rank patients worse than guessing, by
     more than chance, are of no use here.
     """
-    known = np.isfinite(np.asarray(y, dtype=np.float64))
-    happened = np.asarray(y)[known] > 0.5
+    outcome, p, known_weights = _with_outcome(y, risk, weights)
+    happened = outcome > 0.5
     with_it, without = int(happened.sum()), int((~happened).sum())
-    each = None if weights is None else np.asarray(weights, dtype=np.float64)[known]
-    value = auroc(happened, np.asarray(risk, dtype=np.float64)[known], each)
+    value = auroc(happened, p, known_weights)
     if value is None:
         return None
     # The spread of the AUROC of guesses, after Mann and Whitney.
     spread = float(np.sqrt((with_it + without + 1) / (12 * with_it * without)))
-    if each is not None:
+    if known_weights is not None:
         # Unequal weights say as much as fewer patients.
-        spread *= float(np.sqrt(len(each) * (each**2).sum())) / float(each.sum())
+        spread *= float(np.sqrt(len(known_weights) * (known_weights**2).sum())) / float(known_weights.sum())
     worse = value < 0.5 - float(norm.ppf(0.5 + INTERVAL_LEVEL / 2)) * spread
     return Ground("known_ranking", "stop" if worse else "go", with_it, with_it + without)
 
 
 def worst_verdict(verdict: Verdict, *grounds: Ground | None) -> Verdict:
     """Returns the worst of a verdict on features and what the grounds say."""
-    return max((verdict, *(one.verdict for one in grounds if one is not None)), key=_ORDER.index)
+    return max((verdict, *(ground.verdict for ground in grounds if ground is not None)), key=_ORDER.index)

@@ -44,6 +44,20 @@ def test_two_hospitals_as_data_frames() -> None:
     assert make_pipeline(StandardScaler(), TransferClassifier()).fit(X, source.y).score(there, target.y) > 0.5
 
 
+def test_the_columns_of_a_data_frame_are_the_features_of_the_fitted_method() -> None:
+    X = pd.DataFrame({"age": [50.0, 60, 70, 80] * 5, "psa": np.arange(20.0)})
+    assert TransferClassifier().fit(X, X["age"] > 65).fitted_.features == ("age", "psa")
+    assert TransferClassifier().fit(X.to_numpy(), X["age"] > 65).fitted_.features == ("x0", "x1")
+    with pytest.raises(ValueError, match="feature names"):
+        TransferClassifier().fit(X, X["age"] > 65, X_target=X[["psa", "age"]])
+
+
+def test_by_default_the_targets_rows_change_nothing() -> None:
+    X, y = load_wine(return_X_y=True)
+    alone, beside = (TransferClassifier().fit(X[:130], y[:130], there).predict_proba(X) for there in (None, X[130:]))
+    assert np.array_equal(alone, beside)
+
+
 def test_three_classes_and_a_continuous_outcome() -> None:
     X, y = load_wine(return_X_y=True, as_frame=True)
     names = np.array(["barolo", "grignolino", "barbera"])[y]

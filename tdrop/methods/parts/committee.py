@@ -2,11 +2,12 @@
 
 Formula: risk = mean over members m of risk_m. The samples are the members' own deviations around it,
     s_mj = risk + k_m (s_mj - risk_m),    every member counting the same: sd^2 = mean of k_m^2 sd_m^2,
-where k_m is 1 unless a sample would leave [0, 1], and then what keeps it there. What members disagree about is not part
-of the doubt: it hardly told of errors (error AUROC .51 to .60), and with it sd told of them less well or no better.
-Not in the paper. The mean of risks has a log loss no higher than the mean of theirs, and methods of different kinds err
-differently: a line, trees and networks together transferred better than any of them (docs/CHOOSING.md).
-It departs from every method in having neither settings to tune, nor trials, nor a fit of its own.
+where k_m is 1 unless a sample would leave [0, 1], and then the largest factor that keeps it inside. The spread between
+members is left out of the sd: it hardly predicted errors (error AUROC .51 to .60), and adding it made the sd predict
+them less well or no better.
+Not in the paper. The mean of the risks has a log loss no higher than the members' mean log loss, and methods of
+different kinds make different errors: a linear model, trees and networks together transferred better than any of them
+alone (docs/CHOOSING.md). Unlike other methods it has no settings to tune, no trials and no fit of its own.
 """
 
 from __future__ import annotations

@@ -297,8 +297,8 @@ def nest_files(prefix: str, inside: Fitted) -> dict[str, bytes]:
 
 def load_nested(prefix: str, files: Mapping[str, bytes]) -> Fitted:
     """The model whose files `nest_files` named."""
-    own = {name.removeprefix(prefix): content for name, content in files.items() if name.startswith(prefix)}
-    return rebuild(json.loads(own.pop(MODEL_FILE)), own)
+    inner_files = {name.removeprefix(prefix): content for name, content in files.items() if name.startswith(prefix)}
+    return rebuild(json.loads(inner_files.pop(MODEL_FILE)), inner_files)
 
 
 def write_model(folder: Path, record: Mapping[str, Any], files: Mapping[str, bytes]) -> None:

@@ -338,8 +338,8 @@ def mean_prediction_loss(outputs: Tensor, y: Tensor, task: Task, weight: Tensor 
     """
     if task == "classes":
         # The logarithm of the passes' mean probability of the class that came.
-        own = y.long().expand(len(outputs), -1)[..., None]
-        logs = torch.log_softmax(outputs, -1).gather(-1, own)[..., 0]
+        outcome_class = y.long().expand(len(outputs), -1)[..., None]
+        logs = torch.log_softmax(outputs, -1).gather(-1, outcome_class)[..., 0]
         loss = log(len(outputs)) - torch.logsumexp(logs, 0)
         return (loss if weight is None else loss * weight).mean()
     reduction = "mean" if weight is None else "none"

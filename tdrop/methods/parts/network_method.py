@@ -63,7 +63,7 @@ class NetworkMethod(MethodSettings):
         0.01, ge=1e-7, le=10, description="Adam's first step size; falls to zero along a cosine."
     )
     weight_decay: float | None = Field(
-        None, ge=0, description="Weight of the squared weights (biases and linear term left out); by rows per feature."
+        None, ge=0, description="L2 penalty: half of this times the squared weights between units; by rows per feature."
     )
     linear: bool = Field(False, description="Whether the features also reach the output directly, undecayed.")
     batch: int = Field(256, ge=1, description="Source rows per step; half as many target rows come with them.")

@@ -1,11 +1,11 @@
-"""A method that knows which source a patient came from, and predicts for a new site by whom its patients resemble.
+"""A method with the source of each patient as an input; for a new site it mixes the sources its patients resemble.
 
 Formula: f(x) = sum_k s_k f(x, site k), where s are the shares of the target's patients among the sources
 (`tdrop.shift.Shares`) and f(x, site k) is the method fitted on the pooled sources with the site as one more input:
 one 0-or-1 column per source, penalised like any other weight.
 Not in the paper. It departs from a method without the site in that a difference of level between sources does not
 have to be explained by the patients' features. Any method takes the setting `site_input`; `build` wraps it.
-Target rows that a fit reads have the shares in these columns: what is known of where they belong.
+In target rows that a fit reads, these columns hold the shares, because nobody knows which source they resemble.
 """
 
 from __future__ import annotations
