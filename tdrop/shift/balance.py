@@ -92,7 +92,7 @@ class Scale:
     def worst(self, rows: Indices) -> float:
         """Returns by how much the worst feature misses its goal; 0 or less means balanced.
 
-        The goal is to halve mean differences above BALANCED_BELOW and to keep smaller ones below it; variances likewise.
+        The goal is to halve mean differences above BALANCED_BELOW and to keep smaller ones below; variances likewise.
         """
         after, variance = self._after(rows)
         allowed = np.maximum(BALANCED_BELOW, np.minimum(np.abs(self.before), np.abs(self.before_overlap)) / 2)

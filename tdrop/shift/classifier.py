@@ -321,7 +321,7 @@ class Terms:
 
     @classmethod
     def learn(cls, X: Doubles) -> Self:
-        """Picks the products of standardised features X (rows, features) that are neither constant nor a feature again."""
+        """Picks the products of standardised features X (rows, features) that are neither constant nor a feature."""
         first, second = _pairs(X)
         products = _multiply(X, first, second)
         mean, sd = products.mean(axis=0), products.std(axis=0)
