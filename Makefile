@@ -60,7 +60,7 @@ resolve: | $(BIN)/uv
 
 docs: $(DEV_STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
-	@echo "build/site/index.html"
+	@echo "build/site/index.html; for its search: python3 -m http.server --directory build/site"
 
 slow: $(DEV_STAMP)
 	$(BIN)/python -m pytest -m slow

@@ -1,7 +1,7 @@
-"""A real example of several classes and one of a continuous outcome: `python docs/other_outcomes.py wine|diabetes`.
+"""Examples of several classes and of a continuous outcome: `python docs/other_outcomes.py wine|diabetes`.
 
-Splits a table of scikit-learn into two sites by one column, which then is no feature, and runs `tdrop start` on the two
-files, then `tdrop audit` on the second one's outcomes, in a new folder of the working directory.
+Splits a table of scikit-learn into two sites by one column, which then is no feature. In a new folder of the working
+directory it runs `tdrop start` on the two files, then `tdrop audit` on the outcomes of the second.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main(name: str) -> None:
     folder.mkdir()
     for site, rows in (("ours", here), ("theirs", ~here)):
         frame[rows].drop(columns=column).to_csv(folder / f"{site}.csv", index=False)
-    # The command of this environment, also where it is not on the path.
+    # The command of this environment, even if it is not on the path.
     tdrop = str(Path(sys.executable).with_name("tdrop"))
     start = [tdrop, "start", "ours.csv", "theirs.csv", "--outcome", outcome, "--id", "id", "--folder", "two", "--yes"]
     subprocess.run(start, cwd=folder, check=True)

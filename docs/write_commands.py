@@ -1,4 +1,4 @@
-"""Fills the page of commands while the documentation site is built: what `tdrop COMMAND --help` says of each."""
+"""Adds the text of `tdrop COMMAND --help` to the page of commands while the documentation site is built."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from flows.commands import COMMANDS, app
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Called by mkdocs for every page; adds one section per command to COMMANDS.md."""
+    """Adds one section per command to COMMANDS.md; mkdocs calls it for every page."""
     if page.file.src_uri != "COMMANDS.md":
         return markdown
     group: Any = typer.main.get_command(app)

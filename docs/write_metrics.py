@@ -11,7 +11,7 @@ HEAD = "| metric | definition |\n|---|---|\n"
 
 
 def metric_lines(*, outcomes: bool) -> str:
-    """One line a metric; those of one definition share a line."""
+    """One line per definition; metrics with the same definition share it."""
     names: dict[str, list[str]] = {}
     for name, metric in METRICS.items():
         if (metric.needs != "patients") == outcomes:

@@ -1,4 +1,4 @@
-"""What README and docs say of commands, files, settings and benchmarks is what the program has."""
+"""Commands, files, settings and benchmarks in README and docs are those that the program has."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ PAGES = {
     path.relative_to(PROJECT).as_posix(): path.read_text(encoding="utf-8")
     for path in (PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted((PROJECT / "docs").glob("*.md")))
 }
-#: A line of an indented example, up to what is said about it.
+#: A line of an indented example, without its remark.
 EXAMPLE = re.compile(r"^ {4}tdrop (.*?)(?: {2,}.*| +#.*)?$", re.MULTILINE)
-#: A command within a sentence, which may name no more than the command.
+#: A command within a sentence, which may leave out arguments.
 MENTION = re.compile(r"`tdrop ([a-z-]+[^`\n]*)`")
 
 
 def parse(line: str, *, whole: bool) -> None:
-    """Lets the command line read a command, without running it; `whole` asks for every argument."""
+    """Parses a command without running it; `whole` requires every argument."""
     group = typer.main.get_command(app)
     name, *arguments = shlex.split(re.sub(r"\[|\]|\.\.\.", "", line))
     assert name in group.commands, f"there is no command '{name}'"
@@ -39,7 +39,7 @@ def parse(line: str, *, whole: bool) -> None:
     if whole:
         command.make_context(name, arguments).close()
     options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
-    unknown = {each for each in arguments if each.startswith("--")} - options
+    unknown = {argument for argument in arguments if argument.startswith("--")} - options
     assert not unknown, f"'{name}' has no option {unknown}"
 
 
@@ -59,19 +59,19 @@ def test_commands_are_found_in_the_pages() -> None:
         ("deploy --at-twice 2", "no option"),
     ],
 )
-def test_what_is_no_command_is_found_out(line: str, problem: str) -> None:
+def test_an_unknown_command_or_option_is_noticed(line: str, problem: str) -> None:
     with pytest.raises(AssertionError, match=problem):
         parse(line, whole=False)
 
 
-def test_a_missing_argument_is_found_out() -> None:
+def test_a_missing_argument_is_noticed() -> None:
     parse("score harbour", whole=False)
     with pytest.raises(Exception, match="Missing parameter: file"):
         parse("score harbour", whole=True)
 
 
 def problems(lines: Iterable[tuple[str, str]], *, whole: bool) -> dict[tuple[str, str], str]:
-    """By page and command what is wrong with it."""
+    """The errors of commands, by page and command."""
     wrong = {}
     for page, line in set(lines):
         try:
@@ -133,9 +133,9 @@ def test_the_page_of_evaluation_names_the_keys_of_its_file_and_no_others() -> No
 
 @cache
 def documented(heading: str) -> dict[str, str]:
-    """By setting, the default that the table below a heading of docs/METHODS.md gives."""
-    _, found, rest = PAGES["docs/METHODS.md"].partition(f"\n{heading}\n")
-    assert found, f"docs/METHODS.md has no heading '{heading}'"
+    """The defaults, by setting, in the table below a heading of docs/METHODS.md."""
+    _, heading_line, rest = PAGES["docs/METHODS.md"].partition(f"\n{heading}\n")
+    assert heading_line, f"docs/METHODS.md has no heading '{heading}'"
     section = re.split(r"\n##", rest)[0]
     table = section.partition("| setting | default | what it does |")[2].partition("\n\n")[0]
     return dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", table, flags=re.MULTILINE))
@@ -145,7 +145,7 @@ HEADINGS = dict.fromkeys(("transductive_dropout", "tdnr"), "### `transductive_dr
 
 
 def shown(value: object) -> str:
-    """A default as the page writes it."""
+    """A default, as the page writes it."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple | list):
@@ -155,13 +155,13 @@ def shown(value: object) -> str:
 
 @pytest.mark.parametrize("name", method_names())
 def test_the_page_of_methods_gives_every_default(name: str) -> None:
-    own = documented(HEADINGS.get(name, f"### `{name}`"))
-    shared = documented("## Networks") if hasattr(method_class(name)(), "hidden") else {}
-    told = {**shared, **own}
+    method_defaults = documented(HEADINGS.get(name, f"### `{name}`"))
+    network_defaults = documented("## Networks") if hasattr(method_class(name)(), "hidden") else {}
+    defaults = {**network_defaults, **method_defaults}
     for setting in fields(method_class(name)):
         if setting.init:
             default = getattr(method_class(name)(), setting.name)
-            assert told.get(setting.name) == shown(default), f"{name}, {setting.name}"
+            assert defaults.get(setting.name) == shown(default), f"{name}, {setting.name}"
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,8 @@ def test_the_documentation_site_builds_without_a_warning(tmp_path) -> None:
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    pages = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.glob("*/index.html")}
-    assert "TransferClassifier" in (tmp_path / "API" / "index.html").read_text(encoding="utf-8")
+    pages = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.glob("*.html")}
+    assert len(pages) > 20
+    assert "TransferClassifier" in (tmp_path / "API.html").read_text(encoding="utf-8")
     loaded = re.compile(r'<(?:script|link|img)[^>]+(?:src|href)="(?:https?:)?//([^"]+)"')
     assert not [link for page in pages.values() for link in loaded.findall(page)], "a page asks another host"
