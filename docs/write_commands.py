@@ -26,15 +26,37 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 def _section(name: str, command: Any, example: str) -> str:
     rows = [
-        f"| `{', '.join(parameter.opts)}` | {(parameter.help or '').replace('|', '/')} |"
+        f"| `{_usage(parameter)}` | {(parameter.help or '').replace('|', '/')}{_default(parameter)} |"
         for parameter in command.params
         if parameter.param_type_name == "option"
     ]
     table = ["| option | meaning |", "|---|---|", *rows] if rows else []
     arguments = " ".join(
-        (parameter.metavar or parameter.name.upper()).strip("{}")
+        _value(parameter) if parameter.required else f"[{_value(parameter)}]"
         for parameter in command.params
         if parameter.param_type_name == "argument"
     )
     about = (command.help or "").replace("\n", " ").strip()
     return "\n".join([f"### tdrop {name} {arguments}".rstrip(), "", about, "", f"    {example}", "", *table])
+
+
+def _usage(option: Any) -> str:
+    """The option with its other name and its value: `--seeds N`, `--committee, --single`."""
+    names = ", ".join([*option.opts, *option.secondary_opts])
+    return names if option.is_flag else f"{names} {_value(option)}"
+
+
+def _value(parameter: Any) -> str:
+    """What stands for the parameter's value: `N`, `SITE...` or `processes/dask`."""
+    value = parameter.metavar or parameter.name.upper()
+    return value.strip("{}").replace("|", "/") + ("..." if parameter.nargs == -1 else "")
+
+
+def _default(option: Any) -> str:
+    """The default, if it is a value or one of two names, and the help text does not say it."""
+    if option.default in (None, "", (), []) or "default" in (option.help or ""):
+        return ""
+    if option.is_flag:
+        names = option.opts if option.default else option.secondary_opts
+        return f" (default: {names[0].lstrip('-')})" if option.secondary_opts else ""
+    return f" (default: {option.default})"

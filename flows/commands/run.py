@@ -43,7 +43,8 @@ def demo(
     seeds: Seeds = 3,
     processes: Processes = None,
     form: Annotated[
-        Literal["csv", "omop", "meds"], typer.Option("--as", help="How the hospitals' extracts are written")
+        Literal["csv", "omop", "meds"],
+        typer.Option("--as", metavar="csv|omop|meds", help="How the hospitals' extracts are written"),
     ] = "csv",
     as_json: AsJson = False,
 ) -> None:
