@@ -11,8 +11,8 @@ from rich.markup import escape
 
 from flows.printer import Printer
 from tdrop.base import TdropError, plain, write_record, written
-from tdrop.contracts import Validation
-from tdrop.data import Prepared, prepare, write_patients
+from tdrop.contracts import Prepared, Validation
+from tdrop.data import prepare, write_patients
 from tdrop.home import LETTER, Workspace, replace_folder
 
 SYMBOLS = {"table_stop": "[red]stop[/]", "row_critical": "[yellow]quarantined[/]", "info": "[dim]note[/]"}

@@ -14,8 +14,8 @@ import pandas as pd
 
 from tasks.registry import find_champion
 from tdrop.base import DataError, UsageError, plain, read_record
-from tdrop.contracts import Batches, Reader, Site
-from tdrop.data import Prepared, fingerprint, prepare
+from tdrop.contracts import Batches, Prepared, Reader, Site
+from tdrop.data import fingerprint, prepare
 from tdrop.home import ResolvedSite, Workspace, file_digest, write_private
 
 #: What is remembered, and the new patients that a transfer was asked for.

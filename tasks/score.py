@@ -23,8 +23,8 @@ from tdrop.base import (
     write_json,
     write_record,
 )
-from tdrop.contracts import Validation
-from tdrop.data import Prepared, fingerprint, prepare, write_patients
+from tdrop.contracts import Prepared, Validation
+from tdrop.data import fingerprint, prepare, write_patients
 from tdrop.disclosure import conceal_validation
 from tdrop.evaluate import patients_table
 from tdrop.home import Workspace, read_status, replace_folder, write_private

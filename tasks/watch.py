@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from tasks.registry import Champion, find_champion, made_for
 from tasks.tracking import version_at
 from tdrop.base import Cohort, DataError, Summary, TdropError, Unavailable, UsageError, plain, read
-from tdrop.contracts import Contract, Site
-from tdrop.data import Prepared, observed_to_horizon, read_labels, subgroups_of
+from tdrop.contracts import Contract, Prepared, Site
+from tdrop.data import observed_to_horizon, read_labels, subgroups_of
 from tdrop.disclosure import limit, to_number
 from tdrop.home import TARGET, SealedFile, Workspace, keyed_digest, load_cohort, now
 from tdrop.served import CHAMPION, WHEN, Served

@@ -16,8 +16,8 @@ from tdrop.base import SiteStopped, UsageError
 
 if TYPE_CHECKING:
     from flows.printer import Printer
-    from tdrop.contracts import Extract, Network
-    from tdrop.data import Asked, EventsAsked, Prepared, TableProposal
+    from tdrop.contracts import Extract, Network, Prepared
+    from tdrop.data import Asked, EventsAsked, TableProposal
 
 Labelled = Annotated[Path | None, typer.Option(help="A labelled extract: the source's", metavar="FILE")]
 Omop = Annotated[

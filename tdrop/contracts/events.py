@@ -1,7 +1,7 @@
-"""The grammar of an outcome and of long events: which records of a database make a row, a feature and the outcome.
+"""The YAML of an outcome and of events: which records of a database become a row, a feature and the outcome.
 
-A record has a subject, a time, a code and perhaps a value with a unit. A table that speaks of `index` and `events` can
-be read from an OMOP database or from MEDS files; from any other extract it is read as if those keys were not there.
+A record has a subject, a time, a code and perhaps a value with a unit. A table with `index` and `events` can be read
+from an OMOP database or from MEDS files; with any other extract these keys are ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tdrop.contracts.record import Interval, Name, Pair, Record, Scalar, Scalars
 
 Take = Literal["last", "first", "min", "max", "mean", "count", "any", "days_since"]
 Selector = Literal["codes", "concept_ids", "descendants_of"]
-#: Takes that need a record's value, and those that need nothing but the record.
+#: Takes that use a record's value, and takes that use the first or last record.
 VALUE_TAKES = ("last", "first", "min", "max", "mean")
 RANKED_TAKES = ("last", "first")
 SELECTORS: tuple[Selector, ...] = ("codes", "concept_ids", "descendants_of")
@@ -26,7 +26,7 @@ _SPAN = re.compile(r"([+-]?[0-9]{1,6}(?:\.[0-9]{1,6})?) (d|day|week|month|year)s
 
 
 def span_in_days(text: Any) -> float:
-    """The days in a span of time such as `-365 d` or `10 years`; a ValueError says how one is written."""
+    """The days in a span of time such as `-365 d` or `10 years`; a ValueError says how to write one."""
     match = _SPAN.fullmatch(str(text).strip())
     if match is None:
         raise ValueError("a span of time is a number and a unit, such as `-365 d` or `2 years`")
@@ -35,16 +35,16 @@ def span_in_days(text: Any) -> float:
 
 def _positive_span(text: str) -> str:
     if span_in_days(text) <= 0:
-        raise ValueError("a span of time is longer than nothing here, such as `365 d`")
+        raise ValueError("a span of time must be above 0 here, such as `365 d`")
     return text
 
 
-#: A span of time that is longer than nothing, as it is written.
+#: A span of time above 0, as it is written.
 Span = Annotated[str, AfterValidator(_positive_span)]
 
 
 class Window(Pair):
-    """From when to when, seen from the index: [-365 d, 0 d]; an open beginning is null, no end is after 0."""
+    """A window of time relative to the index: [-365 d, 0 d]; an open beginning is null, the end is at most 0."""
 
     written: ClassVar[str] = "a window is [from, to], such as [-365 d, 0 d]"
     items: ClassVar[str] = "string"
@@ -72,13 +72,13 @@ _Codes = Annotated[
 
 
 class Selection(Record):
-    """Which records are meant.
+    """Selects records by one of three kinds of code.
 
     Attributes:
         codes: Their codes, as the site writes them (MEDS), or `VOCABULARY/CODE` of an OMOP vocabulary. `MEDS_BIRTH` and
-            `MEDS_DEATH` stand for birth and death in both.
+            `MEDS_DEATH` are birth and death in both.
         concept_ids: Or OMOP's concept ids.
-        descendants_of: Or codes or concept ids with everything below them in the vocabulary.
+        descendants_of: Or codes or concept ids, together with everything below them in the vocabulary.
     """
 
     #: Only a column's events may give codes by category.
@@ -102,12 +102,12 @@ class Selection(Record):
 
     @property
     def selector(self) -> Selector:
-        """Which of the three ways is used."""
+        """Which of the three kinds of code is used."""
         return next(name for name in SELECTORS if getattr(self, name) is not None)
 
     @property
     def by_category(self) -> Mapping[str | None, tuple[str, ...]]:
-        """The codes by the category that they stand for; by None where they stand for none."""
+        """The codes by the category that they mean; under None where the column has no categories."""
         given = getattr(self, self.selector)
         return given if isinstance(given, dict) else {None: given}
 
@@ -118,12 +118,12 @@ class Selection(Record):
 
 
 class Events(Selection):
-    """How a column comes from records at or before the index.
+    """How a column is computed from records at or before the index.
 
     Attributes:
-        window: When they were made, seen from the index.
-        take: The last or first value, the smallest, largest or mean one, how many there are, whether there is any, or
-            the time since the last.
+        window: The time of these records relative to the index.
+        take: The last, first, smallest, largest or mean value, the number of records, whether there is any, or the time
+            since the last.
     """
 
     allows_categories: ClassVar[bool] = True
@@ -132,12 +132,12 @@ class Events(Selection):
 
 
 class Index(Selection):
-    """The record that makes a person a row, at whose time everything is known that predicts.
+    """The record that makes a person a row; everything that predicts is known at its time.
 
     Attributes:
-        occurrence: The person's first, or every one that counts.
-        washout: For so long before it the person must have been observed, without a record of the same kind.
-        age: In years at the index.
+        occurrence: Whether the person's first such record makes a row, or every one.
+        washout: How long the person must have been observed before it without such a record.
+        age: Age in years at the index.
     """
 
     occurrence: Literal["first", "every"] = "first"
@@ -149,9 +149,9 @@ class OutcomeEvents(Selection):
     """Records after the index that are the outcome.
 
     Attributes:
-        within: In what time after the index; the outcome's `horizon` unless given.
-        competing: Records after which the outcome cannot come any more, such as death; the event's label for them is
-            the one under the outcome's own `competing`.
+        within: Within what time after the index; by default the outcome's `horizon`.
+        competing: Records after which the outcome is no longer possible, such as death; their label in the event's
+            column is the one under the outcome's `competing`.
     """
 
     within: Span | None = None
@@ -159,11 +159,11 @@ class OutcomeEvents(Selection):
 
 
 def require_horizon(text: str) -> str:
-    """A horizon as it is written; a ValueError says how one is."""
+    """Returns a horizon as it is written; a ValueError says how to write one."""
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})? (day|week|month|year)s?", text):
         raise ValueError("a horizon is a number and a unit, such as `10 years` or `180 days`")
     if not float(text.split()[0]):
-        raise ValueError("a horizon is longer than nothing")
+        raise ValueError("a horizon must be above 0")
     return text
 
 
@@ -173,15 +173,15 @@ class Outcome(Record):
     Attributes:
         kind: "binary" (it happened or not), "classes" (one of the categories of `column`, in their order) or
             "continuous" (the number in `column`, in that column's unit).
-        tolerance: Of a continuous outcome, by how much a prediction may be off before it counts as an error; left out,
-            the median distance that the chosen method has at source patients left out of its fits.
+        tolerance: For a continuous outcome, how far a prediction may be off before it counts as an error; by default
+            the chosen method's median error on source patients that it was not fitted to.
         column: The label column; or instead `time` and `event`.
         positive: The label that counts as the outcome having happened.
-        horizon: Within what time, such as `10 years`; left out where time plays no part, as in a diagnosis.
-        censoring: What is done about patients who left before the horizon: `ipcw` weighs the outcomes of the others so
-            that they stand for everybody, `drop` leaves them out; without it, `ipcw` once 2% left.
+        horizon: Within what time, such as `10 years`; absent where time plays no part, as in a diagnosis.
+        censoring: How patients who left before the horizon are handled: `ipcw` weights the outcomes of the others so
+            that they represent everybody, `drop` leaves them out; by default `ipcw` from 2% of such patients on.
         competing: Labels of `event` that rule the outcome out, such as death of another cause: the outcome is then 0.
-        events: Which records of a database are the outcome, where the site has one.
+        events: Which records are the outcome, for sites with a database.
     """
 
     name: Name

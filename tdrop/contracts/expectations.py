@@ -1,7 +1,7 @@
-"""Compiles a contract to expectations: plain data that Great Expectations runs as it is.
+"""Turns a contract into expectations: plain data that Great Expectations can run.
 
-A rule across columns is first marked row by row, and the expectation is about the marks. Each expectation carries the
-rule's name, its severity, and the words that a finding uses when it fails.
+For a rule across columns, each row is first marked as keeping or breaking it; the expectation is about the marks. Each
+expectation holds the rule's name, its severity, and the words of the finding when it fails.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import pandas as pd
 from tdrop.contracts.record import Interval, Severity
 from tdrop.contracts.table import NUMERIC_TYPES, Column, Condition, Contract, OtherColumn, Rule, known_labels
 
-#: Columns beside the extract's: whether each value of a column could be read, and whether each row keeps a rule.
+#: Names of added columns: whether each value of a column could be read, and whether each row keeps a rule.
 READABLE_SUFFIX, HOLDS_SUFFIX = "__readable", "__holds"
 _NOT_NULL, _IN_SET = "expect_column_values_to_not_be_null", "expect_column_values_to_be_in_set"
 _BETWEEN = "expect_column_values_to_be_between"
 _KINDS = {"continuous": "numbers", "count": "whole numbers", "binary": "0 or 1"}
 _COMPARISONS = {"below": operator.lt, "at_most": operator.le, "above": operator.gt, "at_least": operator.ge}
-#: Tests that hold for the values they name; the others hold for all but these.
+#: Tests that hold for the listed values; the other tests hold for all other values.
 _INSIDE = ("equals", "among")
 
 
@@ -31,12 +31,12 @@ class Expectation:
     """One check of an extract.
 
     Attributes:
-        rule: Its name.
-        column: The column that it speaks of.
-        severity: What follows when it fails.
-        type: Its name in Great Expectations.
-        kwargs: What Great Expectations is told.
-        sentence: What a finding says when it fails.
+        rule: Name of the rule.
+        column: The column that it checks.
+        severity: What a failure means.
+        type: Name of the expectation in Great Expectations.
+        kwargs: Its arguments there.
+        sentence: The finding's sentence when it fails.
         fix: What to do then.
     """
 
@@ -67,7 +67,7 @@ def suite(
         not_recorded: Columns that need not be there.
     """
     present, marked, unneeded = set(columns_present), set(unreadable), set(not_recorded)
-    # Without the person's column rows of one person would be taken for several people's.
+    # Without the column of persons, rows of one person would count as several persons.
     needed = {"id": True, "feature": True, "label": labels, "ignored": False}
     expectations: list[Expectation] = []
     for column in contract.columns:
@@ -75,7 +75,10 @@ def suite(
             wanted = needed[column.role] or (labels and column.name == contract.person)
             expectations += [_present(column)] if wanted and column.name not in unneeded else []
         elif column.role != "ignored":
-            expectations += [_readable(column)] if column.name in marked else []
+            if column.name in marked:
+                words = f"cannot be read as {_KINDS.get(column.type, 'an id')}"
+                marks = {"column": f"{column.name}{READABLE_SUFFIX}", "value_set": [True]}
+                expectations.append(replace(_expect(_IN_SET, column, "readable", words), kwargs=marks))
             expectations += _id_checks(column) if column.role == "id" else _value_checks(column, contract)
     return expectations + [_rule(rule) for rule in contract.rules if rule.columns <= present]
 
@@ -83,7 +86,7 @@ def suite(
 def _expect(
     kind: str, column: Column, check: str, sentence: str, fix: str = "", severity: Severity | None = None, **more: Any
 ) -> Expectation:
-    """One expectation about one column; `more` is what Great Expectations is told besides the column."""
+    """Returns an expectation about a column; `more` holds its arguments besides the column."""
     severity, kwargs = severity or column.severity_of(check), {"column": column.name, **more}
     return Expectation(f"{column.name}.{check}", column.name, severity, kind, kwargs, sentence, fix)
 
@@ -92,12 +95,6 @@ def _present(column: Column) -> Expectation:
     rename = f"rename the column that holds it to '{column.name}' under `renames`"
     fix = f"add it, {rename}, or list it under `not_recorded`" if column.role == "feature" else f"add it, or {rename}"
     return _expect("expect_column_to_exist", column, "present", "is not in the extract", fix)
-
-
-def _readable(column: Column) -> Expectation:
-    words = f"cannot be read as {_KINDS.get(column.type, 'an id')}"
-    expectation = _expect(_IN_SET, column, "readable", words)
-    return replace(expectation, kwargs={"column": f"{column.name}{READABLE_SUFFIX}", "value_set": [True]})
 
 
 def _id_checks(column: Column) -> Iterator[Expectation]:
@@ -109,7 +106,7 @@ def _id_checks(column: Column) -> Iterator[Expectation]:
 def _value_checks(column: Column, contract: Contract) -> Iterator[Expectation]:
     possible = column.range
     if column.name == contract.outcome.time and (possible is None or possible.ends[0] < 0):
-        # Nobody is followed up for less than no time, whatever range the table gives or leaves open.
+        # A time of follow-up is never negative, whatever range the table gives.
         possible = Interval(low=0, high=None if possible is None else possible.high)
     budget = column.missing.budget
     if column.missing.policy == "quarantine":
@@ -136,7 +133,7 @@ def _value_checks(column: Column, contract: Contract) -> Iterator[Expectation]:
 
 
 def _rule(rule: Rule) -> Expectation:
-    """A rule across columns, asked of the marks that `mark_rule` makes."""
+    """The expectation about a rule's marks, which `mark_rule` makes."""
     kwargs: dict[str, Any] = {"column": f"{rule.name}{HOLDS_SUFFIX}", "value_set": [True]}
     if rule.allow:
         kwargs["mostly"] = round(1 - rule.allow, 12)
@@ -145,7 +142,7 @@ def _rule(rule: Rule) -> Expectation:
 
 
 def mark_rule(rule: Rule, table: pd.DataFrame, contract: Contract) -> pd.Series:
-    """Whether each row keeps a rule (rows,); nothing where the rule says nothing about the row."""
+    """Returns whether each row keeps a rule (rows,); None where the rule does not apply to the row."""
     marks = _holds(rule.then, table, contract)
     for condition in rule.when:
         marks = marks.where(_holds(condition, table, contract).eq(True), None)
@@ -153,7 +150,7 @@ def mark_rule(rule: Rule, table: pd.DataFrame, contract: Contract) -> pd.Series:
 
 
 def _holds(condition: Condition, table: pd.DataFrame, contract: Contract) -> pd.Series:
-    """Whether a condition holds (rows,); nothing where a value that it compares is missing."""
+    """Returns whether a condition holds (rows,); None where a value that it compares is missing."""
     column, test, value = contract.column(condition.column), condition.test, condition.value
     values: pd.Series = table[column.name]
     present = values.notna()
@@ -175,8 +172,8 @@ def _labels_that(condition: Condition, column: Column) -> list[Any]:
     """The labels of a column for which the condition holds."""
     labels, test, value = known_labels(column), condition.test, condition.value
     if test in _COMPARISONS:
-        place = labels.index(f"{value:g}" if isinstance(value, float) else value)
-        chosen = [label for other, label in enumerate(labels) if _COMPARISONS[test](other, place)]
+        position = labels.index(f"{value:g}" if isinstance(value, float) else value)
+        chosen = [label for other, label in enumerate(labels) if _COMPARISONS[test](other, position)]
     else:
         chosen = [label for label in labels if (label in condition.values) == (test in _INSIDE)]
     return [int(label) for label in chosen] if column.type == "binary" else chosen

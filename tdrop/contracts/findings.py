@@ -1,4 +1,4 @@
-"""What validation found, as plain records: `validation.json`, the report and the mail to the hospital."""
+"""The result of validation as plain records, for `validation.json`, the report and the mail to the hospital."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tdrop.contracts.record import Severity
 
 Sureness = Literal["certain", "likely", "possible"]
 About = Literal["patients", "file"]
-#: What a site is asked to do about each kind of finding; the rest is for whoever keeps its YAML.
+#: By kind of finding, what the mail asks the site to do; the fix of a finding is for the person who keeps its YAML.
 _ASKS = {
     "readable": "please send plain values",
     "range": "please check these values and their unit",
@@ -23,10 +23,10 @@ _ASKS = {
     "missing": "please tell us why",
     "present": "please add it",
     "unique": "please send one row per patient",
-    "quarantine": "please see to the rows named below",
+    "quarantine": "please correct the rows below",
     "rows": "please check that the export was complete",
     "header": "please send the names of the columns in the first line",
-    "labels": "please send outcomes in a file of their own",
+    "labels": "please send outcomes in a separate file",
     "scale": "please confirm the unit",
     "unit": "please confirm the unit",
     "all_missing": "please send it, or tell us why it is missing",
@@ -35,18 +35,16 @@ _ASKS = {
     "swapped": "please check the two columns",
     "identifier": "please check the column",
     "shared_patients": "please check that only your patients are in the extract",
-    "lines": "please mend these lines",
+    "lines": "please correct these lines",
     "repeated_header": "please send one table with one header",
-    "footer": "please send the patients alone",
+    "footer": "please send only the patients",
     "no_values": "please send their values",
     "values": "please check that the export was complete",
     "damaged_ids": "please export ids as text, in UTF-8",
     "shortened_ids": "please export ids as text",
     "names": "please send each column once",
 }
-#: Findings about our own files, which a site cannot do anything about.
-_OURS = ("renames", "unmatched")
-#: What a finding of each severity means for the rows or the site.
+#: What a finding of each severity means for the rows or the site, the most severe first.
 MEANINGS: Mapping[Severity, str] = {
     "table_stop": "the extract cannot be used",
     "row_critical": "rows set aside",
@@ -54,12 +52,11 @@ MEANINGS: Mapping[Severity, str] = {
     "row_warning": "rows used, unusual",
     "info": "for information",
 }
-_ORDER: tuple[Severity, ...] = ("table_stop", "row_critical", "table_warning", "row_warning", "info")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was found.
+    """One result of a check.
 
     Attributes:
         rule: Which check, such as `psa.range`.
@@ -67,12 +64,12 @@ class Finding:
         severity: What it means for the rows or the site.
         count: How many rows (or values).
         total: Out of how many.
-        words: What was found, with `{count}`, `{total}` and the names in `others` where numbers of patients go: a
-            number that disclosure takes away must not stand in the words.
+        words: The finding in words, with `{count}`, `{total}` and the names in `others` in place of numbers of
+            patients, so that disclosure control can hide the numbers.
         fix: What to change, and where; without a number of patients.
         sure: How sure tdrop is; `certain` for rules of the contract.
-        others: More numbers of patients that the words speak of, by name.
-        about: Whether the numbers count patients, or columns and lines of the file, which nobody needs to hide.
+        others: Further numbers of patients in the words, by name.
+        about: Whether the numbers count patients, or columns and lines of the file, which need not be hidden.
     """
 
     rule: str
@@ -86,11 +83,11 @@ class Finding:
     others: Mapping[str, Count] = field(default_factory=dict)
     about: About = "patients"
 
-    # Written with the record, so that who reads the file needs no program; never read back.
+    # Written to the file for people who read it without tdrop; never read back.
     @computed_field  # type: ignore[prop-decorator]
     @property
     def sentence(self) -> str:
-        """What was found, in words with the numbers as they stand in this record."""
+        """The finding in words, with the numbers of this record."""
         text, numbers = self.words, {"count": self.count, "total": self.total, **self.others}
         hidden = all(value == Hidden() for value in numbers.values())
         if hidden:
@@ -101,22 +98,22 @@ class Finding:
 
     @property
     def ask(self) -> str:
-        """What the site is asked to do about it."""
+        """What the mail asks the site to do about it."""
         return _ASKS.get(self.rule.rpartition(".")[2], "please check these rows")
 
     @property
     def ours(self) -> bool:
-        """Whether it is about our own files."""
-        return self.rule.rpartition(".")[2] in _OURS
+        """Whether it is about our own YAML, which the site cannot change."""
+        return self.rule.endswith((".renames", ".unmatched"))
 
 
 @dataclass(frozen=True)
 class Step:
-    """What is left of a database's persons after one condition.
+    """How many persons of a database are left after one condition.
 
     Attributes:
-        title: What they have in common, such as `persons with an index record`.
-        count: How many persons or rows those are.
+        title: Who they are, such as `persons with an index record`.
+        count: How many persons or rows are left.
     """
 
     title: str
@@ -125,12 +122,12 @@ class Step:
 
 @dataclass(frozen=True)
 class Validation:
-    """Whether an extract is what was agreed on: read = used + quarantined + duplicates, before disclosure rounds them.
+    """Whether an extract keeps its contract: read = used + quarantined + duplicates, before disclosure rounds them.
 
     Attributes:
         simulated: No patient is real.
         public: The data are published.
-        attrition: From the persons in a database of events to the rows used; nothing where rows were sent.
+        attrition: From the persons in a database of events to the rows used; empty for other extracts.
         form: Version of `validation.json`.
     """
 
@@ -152,11 +149,12 @@ class Validation:
     def with_findings(self, more: tuple[Finding, ...]) -> Validation:
         """Returns a copy with more findings; a table-level stop among them stops the site.
 
-        What was found about a column that is not there, or of which nothing can be read, says nothing more, and in a
-        letter contradicts what is asked.
+        Further findings about a column that is absent, or mostly unreadable, are left out: they add nothing.
         """
         absent = {finding.column for finding in self.by_severity("table_stop") if finding.rule.endswith(".present")}
-        absent |= {item.column for item in self.findings if item.rule.endswith(".readable") and _most(item)}
+        for item in self.findings:
+            if item.rule.endswith(".readable") and isinstance(item.count, int) and isinstance(item.total, int):
+                absent |= {item.column} if item.count * 2 > item.total else set()
         more = tuple(finding for finding in more if finding.column is None or finding.column not in absent)
         return replace(self, findings=sort_findings(self.findings + more), stopped=self.stopped or stops(more))
 
@@ -166,20 +164,20 @@ class Validation:
 
     @property
     def reason(self) -> str:
-        """Why the extract must not be used: the first reason, and how many more there are; empty when it may be."""
+        """The first reason why the extract must not be used, and how many more there are; "" when it may be used."""
         reasons = self.by_severity("table_stop")
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
         return f"{reasons[0].sentence}{more}" if reasons else ""
 
     def message(self) -> str:
-        """The text of a mail to the site: what was found and what it is asked to do, without any patient's value."""
+        """The text of a mail to the site: the findings and what to do about them, without any patient's value."""
         verdict = "cannot be used as it is" if self.stopped else "can be used"
-        used, aside, twice = (written(count) for count in (self.used, self.quarantined, self.duplicates))
-        rows = f"Rows read: {written(self.read)}; none of them was used."
+        read, used, aside, repeated = map(written, (self.read, self.used, self.quarantined, self.duplicates))
+        rows = f"Rows read: {read}; none of them was used."
         if not self.stopped:
-            rows = f"Rows read: {written(self.read)} = used {used} + quarantined {aside} + duplicates {twice}."
+            rows = f"Rows read: {read} = used {used} + quarantined {aside} + duplicates {repeated}."
         elif self.read == Hidden():
-            rows = "None of its rows was used; how many there are is left out here."
+            rows = "None of its rows was used; this mail does not say how many there are."
         lines = [
             f"Your extract for {self.title} {verdict}.",
             "",
@@ -193,24 +191,22 @@ class Validation:
             "row_warning": "Rows that look unusual" if self.stopped else "Rows that were used but look unusual",
         }
         for severity, heading in headings.items():
-            asked = [finding for finding in self.by_severity(severity) if not finding.ours]  # type: ignore[arg-type]
-            if asked:
-                lines += ["", f"{heading}:", *(f"- {finding.sentence}; {finding.ask}" for finding in asked)]
+            findings = self.by_severity(severity)  # type: ignore[arg-type]
+            asks = [f"- {item.sentence}; {item.ask}" for item in findings if not item.ours]
+            lines += ["", f"{heading}:", *asks] if asks else []
         if self.stopped:
-            lines += ["", "Please send the extract again once this is settled."]
+            lines += ["", "Please send the extract again with these changes."]
         return "\n".join(lines) + "\n"
 
 
 def join_validations(parts: Sequence[Validation]) -> Validation:
-    """The checks of several sources as one: counts add up, and so do the findings."""
-    first = parts[0]
-    findings = [item for part in parts for item in part.findings]
+    """The validations of several sources as one: the sums of their counts, and all of their findings."""
     return replace(
-        first,
+        parts[0],
         site=", ".join(part.site for part in parts),
         title=", ".join(part.title for part in parts),
         **{name: sum(getattr(part, name) for part in parts) for name in ("read", "used", "quarantined", "duplicates")},
-        findings=sort_findings(tuple(findings)),
+        findings=sort_findings(tuple(item for part in parts for item in part.findings)),
         stopped=any(part.stopped for part in parts),
         simulated=all(part.simulated for part in parts),
         public=all(part.public for part in parts),
@@ -219,11 +215,7 @@ def join_validations(parts: Sequence[Validation]) -> Validation:
 
 def sort_findings(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Orders findings by severity, keeping the contract's order within each."""
-    return tuple(sorted(findings, key=lambda finding: _ORDER.index(finding.severity)))
-
-
-def _most(finding: Finding) -> bool:
-    return isinstance(finding.count, int) and isinstance(finding.total, int) and finding.count * 2 > finding.total
+    return tuple(sorted(findings, key=lambda finding: list(MEANINGS).index(finding.severity)))
 
 
 def stops(findings: tuple[Finding, ...]) -> bool:

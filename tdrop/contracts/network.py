@@ -1,4 +1,4 @@
-"""A network: the tables and sites of one folder, checked against each other."""
+"""A network: the tables and sites of a folder, checked against each other."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from tdrop.contracts.site import ALL_COLUMNS, Disclosure, Extract, Site
 from tdrop.contracts.table import Contract, known_labels
 from tdrop.contracts.yaml_file import YamlDocument, parse, parse_yaml, read_yaml, refuse
 
-#: What may be suspected of a column, and of a table as a whole.
-COLUMN_SUSPICIONS = (
-    "scale", "unit", "all_missing", "constant", "new_categories", "identifier",
-)  # fmt: skip
+#: Names of suspicions about a column, and about a table as a whole.
+COLUMN_SUSPICIONS = ("scale", "unit", "all_missing", "constant", "new_categories", "identifier")
 TABLE_SUSPICIONS = ("swapped", "shared_patients", "shortened_ids")
 
 
@@ -39,7 +37,7 @@ class Network:
 
     @property
     def base(self) -> Path:
-        """What relative locations are relative to."""
+        """The folder that relative locations start from."""
         return self.folder.parent
 
     def site(self, name: str) -> Site:
@@ -51,7 +49,7 @@ class Network:
         return site if policy == site.disclosure else site.model_copy(update={"disclosure": policy})
 
     def _disclosure(self, site: Site) -> Disclosure:
-        """What others may see of a site: a report also has numbers of its sources, so that the strictest rule holds."""
+        """The strictest rule of a site and its sources, because a site's report also shows numbers of its sources."""
         real = [source for source in self.sources_of(site) if not (source.simulated or source.public)]
         rules = [rule for rule in (site.disclosure, *(source.disclosure for source in real)) if not rule.exempt]
         if not rules:
@@ -78,14 +76,14 @@ class Network:
         return self.contracts[site.table]
 
     def sources_of(self, site: Site) -> tuple[Site, ...]:
-        """Returns the labelled sites that `site` learns from; a source is its own.
+        """Returns the labelled sites that `site` learns from: those in its YAML, else all others of its table by name.
 
-        Those that it names, or every labelled site of its table, by name; a site never learns from itself.
+        For a source it is the source itself.
         """
         if site.role == "source":
             return (site,)
-        if named := ((site.source,) if site.source is not None else site.sources):
-            return tuple(self.sites[name] for name in named)
+        if names := ((site.source,) if site.source is not None else site.sources):
+            return tuple(self.sites[name] for name in names)
         return tuple(other for other in self.labelled(site.table) if other.name != site.name)
 
     def labelled(self, table: str) -> tuple[Site, ...]:
@@ -98,7 +96,7 @@ class Network:
         return tuple(site for _, site in sorted(self.sites.items()) if site.role != "source")
 
     def digest_of(self, site: Site) -> str:
-        """sha256 of all that is written down about a site, its table and its sources."""
+        """sha256 of the YAML of a site, its table and its sources."""
         sources = [f"sites/{source.name}" for source in self.sources_of(site)]
         return content_digest([self.digests[name] for name in (f"sites/{site.name}", f"tables/{site.table}", *sources)])
 
@@ -119,7 +117,7 @@ def load_network(folder: Path | str) -> Network:
         if problems := list(_site_problems(site, sites, contracts)):
             raise refuse(documents[name], problems)
     digests = {f"tables/{name}": content_digest(document.data) for name, document in tables.items()}
-    # Where batches come from changes neither a model nor a report.
+    # `batches` changes neither a model nor a report.
     digests |= {
         f"sites/{name}": content_digest({key: value for key, value in document.data.items() if key != "batches"})
         for name, document in documents.items()
@@ -143,7 +141,7 @@ def parse_table(text: str, path: Path) -> Contract:
 
 def _parse_site(document: YamlDocument) -> Site:
     site = parse(Site, document)
-    # As findings name it: below the contracts' folder, the same on every machine.
+    # Findings show the path from the contracts' folder on, which is the same on every machine.
     site._file = Path(*document.path.absolute().parts[-3:])
     return site
 
@@ -152,14 +150,14 @@ def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
     except OSError:
-        # A name that is too long is the name of nothing.
+        # The name is too long for any file.
         return False
 
 
 def _documents(folder: Path) -> dict[str, YamlDocument]:
     """The YAML files of a folder by name; the file's name is the thing's name."""
     files = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in (".yaml", ".yml")]
-    # Editors and other systems leave files whose names start with a dot.
+    # Files whose names start with a dot are left by editors and operating systems.
     paths = {path.stem: path for path in files if not path.name.startswith(".")}
     for path in files:
         if not path.name.isprintable():
@@ -179,7 +177,7 @@ def _named(document: YamlDocument) -> YamlDocument:
 def _site_problems(
     site: Site, sites: Mapping[str, Site], contracts: Mapping[str, Contract]
 ) -> Iterator[tuple[KeyPath, str]]:
-    """Yields what does not fit a site's table or its sources, and where it stands."""
+    """Yields the places and sentences of contradictions between a site, its table and its sources."""
     if site.table not in contracts:
         yield ("table",), f"no table '{site.table}'{did_you_mean(site.table, contracts)}"
         return
@@ -187,14 +185,14 @@ def _site_problems(
     known = suspicions_of(contract)
     for index, rule in enumerate(site.accept):
         if rule not in known:
-            close = did_you_mean(rule, known)
-            hint = close if "did you mean" in close else f"; it names suspicions such as {known[0]}"
+            similar = did_you_mean(rule, known)
+            hint = similar if "did you mean" in similar else f"; suspicions have names such as {known[0]}"
             yield ("accept", index), f"no suspicion '{rule}'{hint}"
     features = [column.name for column in contract.features]
     for index, name in enumerate(site.not_recorded):
         if name not in features:
-            sentence = f"table '{contract.name}' has no feature '{name}'{did_you_mean(name, features)}"
-            yield ("not_recorded", index), sentence
+            similar = did_you_mean(name, features)
+            yield ("not_recorded", index), f"table '{contract.name}' has no feature '{name}'{similar}"
     if features and set(site.not_recorded) >= set(features):
         yield ("not_recorded",), f"no feature of table '{contract.name}' is left; a model needs at least one"
     yield from _extract_problems(site, contract, ())
@@ -209,9 +207,9 @@ def _source_problems(site: Site, sites: Mapping[str, Site]) -> Iterator[tuple[Ke
         if not any(sites[name].table == site.table for name in labelled):
             yield ("table",), f"table '{site.table}' has no labelled site to learn from; add one with role source"
         return
-    named: list[tuple[KeyPath, str]] = [(("source",), site.source)] if site.source is not None else []
-    named += [(("sources", index), name) for index, name in enumerate(site.sources)]
-    for key, name in named:
+    sources: list[tuple[KeyPath, str]] = [(("source",), site.source)] if site.source is not None else []
+    sources += [(("sources", index), name) for index, name in enumerate(site.sources)]
+    for key, name in sources:
         source = sites.get(name)
         if source is None:
             yield key, f"no site '{name}'{did_you_mean(name, labelled)}"
@@ -224,20 +222,20 @@ def _source_problems(site: Site, sites: Mapping[str, Site]) -> Iterator[tuple[Ke
 
 
 def suspicions_of(contract: Contract) -> tuple[str, ...]:
-    """The rules that a site's `accept` may name: what is suspected, not what the contract says."""
+    """The rules that a site may list under `accept`: suspicions, not rules of the contract."""
     columns = [f"{column.name}.{check}" for column in contract.features for check in COLUMN_SUSPICIONS]
     return (*columns, *(f"table.{check}" for check in TABLE_SUSPICIONS))
 
 
 def _extract_problems(extract: Extract, contract: Contract, above: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     table = f"table '{contract.name}'"
-    named = {
+    columns = {
         "renames": extract.renames.values(),
         "units": extract.units,
         "categories": extract.categories,
         "missing_codes": extract.missing_codes.keys() - {ALL_COLUMNS},
     }
-    for key, names in named.items():
+    for key, names in columns.items():
         for name in names:
             if name not in contract.names:
                 yield (*above, key), f"{table} has no column '{name}'{did_you_mean(name, contract.names)}"
@@ -251,5 +249,5 @@ def _extract_problems(extract: Extract, contract: Contract, above: KeyPath) -> I
         known = known_labels(contract.column(name)) if name in contract.names else ()
         for label in labels.values():
             if name in contract.names and label not in known:
-                hint = did_you_mean(label, known) if known else "; it is a number"
+                hint = did_you_mean(label, known) if known else "; the column holds numbers"
                 yield (*above, "categories", name), f"'{label}' is no category of '{name}' in {table}{hint}"

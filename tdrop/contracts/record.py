@@ -1,4 +1,4 @@
-"""The pieces that tables and sites are written with: frozen records, names, labels, ranges, digests."""
+"""The parts that tables and sites have in common: frozen records, names, labels, ranges, digests."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 Severity = Literal["row_critical", "row_warning", "table_stop", "table_warning", "info"]
-#: Where something stands in a YAML file: keys of maps and positions in lists, from the top.
+#: The place of something in a YAML file: keys of maps and positions in lists, from the top.
 KeyPath = tuple[str | int, ...]
 
 
 def to_label(value: Any) -> str:
-    """Writes a category the one way it is written everywhere: 1, 1.0 and "1" are all "1"."""
+    """Writes a category in the same way everywhere: 1, 1.0 and "1" are all "1"."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
@@ -25,7 +25,7 @@ def to_label(value: Any) -> str:
 
 
 def plain_label(label: str) -> str:
-    """A label without the decimals that a spreadsheet or pandas adds to whole numbers: 1.0, 1.00 and 1,0 are 1."""
+    """Removes the decimals that a spreadsheet or pandas adds to whole numbers: 1.0, 1.00 and 1,0 become 1."""
     whole = re.fullmatch(r"([+-]?\d+)(?:\.0*|,0{1,2})", label)
     return label if whole is None else whole.group(1)
 
@@ -40,7 +40,7 @@ def is_number(text: str) -> bool:
 
 
 def _given_label(value: Any) -> str:
-    """The label that a YAML file gives; nothing, a list or a map is none."""
+    """The label in a YAML file; null, lists and maps are refused."""
     if value is None or isinstance(value, list | tuple | dict):
         raise ValueError("expected a word or a number, got " + ("nothing" if value is None else "a list or a map"))
     return to_label(value)
@@ -61,10 +61,10 @@ def _one_line(value: str) -> str:
     return value
 
 
-#: What a thing is called in sentences and on pages.
+#: The title of something in sentences and on pages.
 Title = Annotated[str, AfterValidator(_one_line)]
 LONGEST_TITLE = 200
-#: What a column, a rule or an outcome is called, and what a table or a site is, whose files are called the same.
+#: The name of a column, a rule or an outcome; and of a table or a site, which is also its file's name.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$", max_length=64)]
 FileName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$", max_length=64)]
 #: In YAML a label may be written as a word, a number or a truth value.
@@ -83,14 +83,14 @@ class Record(BaseModel):
 
 
 def content_digest(content: Any) -> str:
-    """sha256 of everything that plain data holds, the same on every machine."""
+    """sha256 of plain data, the same on every machine."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=True).encode("ascii")).hexdigest()
 
 
 class Pair(Record):
     """Two ends, written [low, high]."""
 
-    #: What a message says a pair is, and the type of its items in a JSON Schema.
+    #: How an error message describes the pair, and the type of its items in a JSON Schema.
     written: ClassVar[str] = "a range is [low, high]"
     items: ClassVar[str] = "number"
 

@@ -1,4 +1,4 @@
-"""The grammar of a table: columns, rules, outcome. One YAML file in `data_contracts/tables/`."""
+"""The YAML of a table: columns, rules, outcome. One file in `data_contracts/tables/`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ColumnType = Literal["continuous", "ordinal", "categorical", "binary", "count"]
 Role = Literal["id", "feature", "label", "ignored"]
 Check = Literal["readable", "range", "plausible", "categories", "missing", "present"]
 
-#: What breaking a check means unless the column says otherwise under `severity`.
+#: What breaking a check means, unless the column's `severity` overrides it.
 DEFAULT_SEVERITY: dict[str, Severity] = {
     "readable": "row_critical",
     "range": "row_critical",
@@ -50,12 +50,12 @@ TESTS = {"equals": "is", "differs": "is_not", "among": "in", "outside": "not_in"
 
 
 class Missing(Record):
-    """How much of a column may be missing and what is done about it.
+    """How much of a column may be missing and how missing values are handled.
 
     Attributes:
         budget: Share of rows that may be missing.
-        policy: "impute" fills in the source's typical value; "indicator" also adds a feature that says so;
-            "quarantine" takes the row out.
+        policy: "impute" fills in the source's typical value; "indicator" also adds a feature that marks these rows;
+            "quarantine" sets the row aside.
     """
 
     budget: Share = 0.05
@@ -69,13 +69,13 @@ class Column(Record):
         range: Outside is impossible (row-critical).
         plausible: Outside is possible but unusual (row-warning).
         categories: Labels of an ordinal (in order) or categorical column.
-        category_titles: What to call a category in a report.
+        category_titles: Titles of categories in a report.
         aliases: By category, other labels that sites use for it: they help to propose a new site's map.
         molar_mass: In g/mol, for conversions between mass and amount, such as mg/dL to mmol/L.
         optional: An extract without the column is used, as if all its values were missing.
         transform: "log" means log(1 + value).
-        severity: Overrides of what breaking a check means, by check.
-        events: How the column comes from the records of a database, where the site has one.
+        severity: By check, what breaking it means here.
+        events: How the column is computed from records, for sites with a database.
     """
 
     name: Name
@@ -113,9 +113,9 @@ class Column(Record):
         for label in (*self.category_titles, *self.aliases):
             if self.categories and label not in self.categories:
                 raise ValueError(f"'{label}' is no category{did_you_mean(label, self.categories)}")
-        others = [alias.casefold() for aliases in self.aliases.values() for alias in set(aliases)]
-        if len(set(others)) != len(others):
-            raise ValueError("an alias stands for two categories")
+        aliases = [alias.casefold() for labels in self.aliases.values() for alias in set(labels)]
+        if len(set(aliases)) != len(aliases):
+            raise ValueError("an alias means two categories")
         for key in ("unit", "range", "plausible", "transform", "molar_mass"):
             if not numeric and getattr(self, key) is not None:
                 raise ValueError(f"a {self.type} column has no {key}")
@@ -128,21 +128,21 @@ class Column(Record):
     def _require_events_that_fit(self, events: Events) -> None:
         categories = [category for category in events.by_category if category is not None]
         if self.role != "feature":
-            raise ValueError(f"a column of role {self.role} has no events: those of the outcome stand under `outcome`")
+            raise ValueError(f"a column of role {self.role} has no events: put those of the outcome under `outcome`")
         if categories and self.type not in LABELLED_TYPES:
             raise ValueError(f"a {self.type} column takes a list of {events.selector}; categories are for labels")
         for category in categories:
             if category not in self.categories:
                 raise ValueError(f"'{category}' is no category{did_you_mean(category, self.categories)}")
         if sum(not codes for codes in events.by_category.values()) > 1:
-            raise ValueError("only one category may stand for no record at all, with an empty list")
+            raise ValueError("only one category may have an empty list, which means no record at all")
         usable = {"binary": ("any", *VALUE_TAKES), "count": ("count", *VALUE_TAKES)}.get(self.type, RANKED_TAKES)
         if self.type != "continuous" and events.take not in usable:
             raise ValueError(f"a {self.type} column takes {', '.join(usable)}, not {events.take}")
 
     @property
     def label(self) -> str:
-        """The title, or the name where none was given."""
+        """The title, or the name if there is none."""
         return self.title or self.name
 
     def severity_of(self, check: str) -> Severity:
@@ -153,12 +153,12 @@ class Column(Record):
 
 
 def known_labels(column: Column) -> tuple[str, ...]:
-    """The labels that a column may hold; none for numbers."""
+    """The labels that a column may hold; empty for numbers."""
     return ("0", "1") if column.type == "binary" else column.categories
 
 
 class OtherColumn(Record):
-    """Stands for another column's value in a comparison."""
+    """Another column's value in a comparison."""
 
     column: Name
 
@@ -193,17 +193,17 @@ class Condition(Record):
 
     @property
     def test(self) -> str:
-        """Name of the one test."""
+        """Name of its test."""
         return next(test for test in TESTS if getattr(self, test) is not None)
 
     @property
     def value(self) -> Any:
-        """What the column is compared with."""
+        """The value, or the tuple of values, with which the column is compared."""
         return getattr(self, self.test)
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """The same as a tuple, of one value or of several."""
+        """The same, always as a tuple."""
         return self.value if isinstance(self.value, tuple) else (self.value,)
 
 
@@ -230,13 +230,13 @@ class Rule(Record):
 
     @property
     def columns(self) -> set[str]:
-        """The columns that it speaks of."""
+        """The columns that it needs."""
         names = {condition.column for condition in (*self.when, self.then)}
         return names | ({self.then.value.column} if isinstance(self.then.value, OtherColumn) else set())
 
 
 class Subgroup(Record):
-    """Patients shown apart in the report: a column's categories, or bands of a number between `cuts`."""
+    """Patients with results of their own in the report: a column's categories, or a number's bands between `cuts`."""
 
     name: Name
     title: Title = ""
@@ -265,8 +265,8 @@ class Contract(Record):
     """One table: what every site that shares it must deliver.
 
     Attributes:
-        person: The column (role ignored) that says whose row it is, where a person may have several.
-        index: Which records of a database make a person a row, where a site has one.
+        person: The column (role ignored) with the person's id, where a person may have several rows.
+        index: Which records make a person a row, for sites with a database.
     """
 
     name: FileName
@@ -288,7 +288,7 @@ class Contract(Record):
         return self
 
     def _problems(self) -> Iterator[tuple[KeyPath, str]]:
-        """Yields what does not fit between the parts, and where it stands: what no part can know alone."""
+        """Yields the places and sentences of contradictions between the parts, which no part can see by itself."""
         ids = sum(column.role == "id" for column in self.columns)
         for kind, parts in (("column", self.columns), ("rule", self.rules), ("subgroup", self.subgroups)):
             for name, times in Counter(part.name for part in parts).items():
@@ -299,12 +299,12 @@ class Contract(Record):
         if not self.features:
             yield ("columns",), "a table needs at least one column of role feature"
         if self.person is not None:
-            yield from self._role_problems(self.person, "ignored", "says whose row it is", ("person",))
+            yield from self._role_problems(self.person, "ignored", "holds the persons", ("person",))
         yield from self._outcome_problems()
         yield from self._event_problems()
         for index, rule in enumerate(self.rules):
             for position, condition in enumerate(rule.when):
-                # `when` may be written as one condition or as a list; the line of the rule serves both.
+                # `when` may be one condition or a list; the line of the rule is right for both.
                 yield from self._condition_problems(condition, ("rules", index, "when", position))
             yield from self._condition_problems(rule.then, ("rules", index, "then"))
         for index, subgroup in enumerate(self.subgroups):
@@ -371,12 +371,10 @@ class Contract(Record):
             return
         labels = known_labels(self.column(outcome.event))
         if len(outcome.competing) != (outcome.events.competing is not None):
-            words = (
-                f"competing records have one label of '{outcome.event}', which stands under the outcome's `competing`"
-            )
+            words = f"competing records need one label of '{outcome.event}' under the outcome's `competing`"
             yield ("outcome", "events"), words
         elif len(labels) != 2 + len(outcome.competing):
-            words = "besides the outcome's own label, and the competing one, it has one for patients who had neither"
+            words = "it needs one for the outcome, one for competing records if any, and one for all other patients"
             yield ("outcome", "events"), f"column '{outcome.event}' has {len(labels)} labels; {words}"
 
     def _condition_problems(self, condition: Condition, keys: KeyPath) -> Iterator[tuple[KeyPath, str]]:
@@ -397,16 +395,16 @@ class Contract(Record):
                 if known and label not in known:
                     yield keys, f"'{label}' is no category of '{column.name}'{did_you_mean(label, known)}"
                 elif not known and not is_number(label):
-                    yield keys, f"column '{column.name}' is compared with '{label}', which is no number"
+                    yield keys, f"column '{column.name}' is compared with '{label}', which is not a number"
 
     @property
     def task(self) -> Task:
-        """What a method predicts."""
+        """The kind of prediction: binary, classes or regression."""
         return "regression" if self.outcome.kind == "continuous" else self.outcome.kind
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The classes that are predicted, in their order; none unless the outcome is of that kind."""
+        """The predicted classes in their order; empty for other kinds of outcome."""
         if self.outcome.kind != "classes" or self.outcome.column is None:
             return ()
         return self.column(self.outcome.column).categories
@@ -418,7 +416,7 @@ class Contract(Record):
 
     @property
     def features(self) -> tuple[Column, ...]:
-        """The columns that predict."""
+        """The columns from which the outcome is predicted."""
         return tuple(column for column in self.columns if column.role == "feature")
 
     @property

@@ -1,7 +1,7 @@
 """Runs a contract's expectations with Great Expectations, in two steps, and accounts for every row.
 
-The first step asks how many rows break each rule; the second asks which, only for the rules that take rows out
-and only where some did. Every row is then used, quarantined, or a duplicate.
+The first step counts the rows that break each rule. The second lists them, but only for the rules that set rows aside
+and that some row breaks. Every row is then used, quarantined, or a duplicate.
 """
 
 from __future__ import annotations
@@ -33,25 +33,29 @@ _SEVERITIES = {
 }
 _STEP_COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0}
 _STEP_ROWS = {"result_format": "COMPLETE", "partial_unexpected_count": 0, "return_unexpected_index_query": False}
-#: Expectations that are run as one suite, on the columns that they speak of.
+#: Expectations that are run as one suite, on the columns that they are about.
 AT_ONCE = 50
 #: Great Expectations keeps one current project for all threads.
 _ONE_PROJECT = Lock()
 
 
 @dataclass(frozen=True)
-class Checked:
-    """An extract after validation.
+class Prepared:
+    """An extract after validation, ready to be encoded.
 
     Attributes:
-        validation: What was found, and where every row went.
-        used: The rows to use, in the contract's columns.
+        site: The site.
+        contract: Its table.
+        validation: The findings, and where every row went; `validation.stopped` says whether the rest may be used.
+        frame: The rows to use, in the contract's columns.
         quarantine: The other rows, duplicates included: id, row (line in the extract), rules.
         suite: The expectations that were run.
     """
 
+    site: Site
+    contract: Contract
     validation: Validation
-    used: pd.DataFrame
+    frame: pd.DataFrame
     quarantine: pd.DataFrame
     suite: tuple[Expectation, ...]
 
@@ -66,7 +70,7 @@ def validate_rows(
     findings: Sequence[Finding] = (),
     hints: Mapping[str, str] | None = None,
     aside: pd.DataFrame | None = None,
-) -> Checked:
+) -> Prepared:
     """Checks a harmonised extract.
 
     Args:
@@ -75,9 +79,9 @@ def validate_rows(
         site: The site, for its name, role and duplicates policy.
         rows: Line of each row in the extract (rows,); 1, 2, ... unless given.
         unreadable: By column, which values were there but could not be read (rows,).
-        findings: What harmonising already found.
-        hints: By rule, what to do about it that only the extract as it was sent could tell.
-        aside: Rows of the extract that are no patients and not in `frame`: id, row, rules.
+        findings: Findings from before this check.
+        hints: By rule, advice that follows from the values as they were sent.
+        aside: Rows of the extract that are not patients and not in `frame`: id, row, rules.
     """
     marks = {name: mask for name, mask in (unreadable or {}).items() if mask.any()}
     expectations = suite(
@@ -85,17 +89,21 @@ def validate_rows(
     )
     expectations = [replace(item, fix=(hints or {}).get(item.rule) or item.fix) for item in expectations]
     table = _checkable(frame, contract, marks)
-    counts = _once(run_expectations(table, expectations, _STEP_COUNTS))
+    counts = dict(run_expectations(table, expectations, _STEP_COUNTS))
+    for rule in counts:
+        if rule.endswith(".plausible"):
+            # An impossible value is counted once, as impossible: the plausible range lies within the possible one.
+            counts[rule] -= counts.get(f"{rule.removesuffix('.plausible')}.range", 0)
     failing = [
         item
         for item in expectations
-        if counts[item.rule] and not item.rule.endswith(".unique") and not _said_already(item, counts, len(table))
+        if counts[item.rule] and not item.rule.endswith(".unique") and not _only_unreadable(item, counts, len(table))
     ]
     critical = [item for item in failing if item.severity == "row_critical"]
     broken = run_expectations(table, critical, _STEP_ROWS) if critical else {}
     account = account_for(table, contract, site, broken, 0 if aside is None else len(aside))
     used = (frame if account.used.all() else frame[account.used]).reset_index(drop=True)
-    every = (
+    all_findings = (
         *findings,
         *(_finding(item, counts[item.rule], len(table), contract, site) for item in failing),
         *_table_findings(account, contract, site),
@@ -103,14 +111,15 @@ def validate_rows(
     )
     lines = np.arange(1, len(frame) + 1) if rows is None else np.asarray(rows)
     quarantine = _list_quarantine(frame, contract, lines, broken, account, aside)
-    return Checked(_validation(account, contract, site, every), used, quarantine, tuple(expectations))
+    validation = _validation(account, contract, site, all_findings)
+    return Prepared(site, contract, validation, used, quarantine, tuple(expectations))
 
 
 def _checkable(frame: pd.DataFrame, contract: Contract, marks: Mapping[str, Mask]) -> pd.DataFrame:
     """The extract as Great Expectations sees it."""
     table = frame.reset_index(drop=True)
     if contract.id_column in table:
-        # Numbers stand for the ids: checked alike, and far cheaper to compare than text.
+        # Numbers in place of the ids: the checks have the same result, and numbers are much faster to compare.
         numbers = pd.factorize(table[contract.id_column])[0].astype(np.float64)
         table[contract.id_column] = np.where(numbers < 0, np.nan, numbers)
     for name, mask in marks.items():
@@ -151,39 +160,26 @@ def _validation(account: Account, contract: Contract, site: Site, findings: tupl
     )
 
 
-def _once(counts: Mapping[str, int]) -> dict[str, int]:
-    """Counts an impossible value once: not as implausible too (a plausible range lies within the possible one)."""
-    return {
-        rule: count - (counts.get(f"{rule.removesuffix('.plausible')}.range", 0) if rule.endswith(".plausible") else 0)
-        for rule, count in counts.items()
-    }
-
-
-def _said_already(item: Expectation, counts: Mapping[str, int], rows: int) -> bool:
-    """Whether values are too many that are missing only with those that cannot be read, which are told apart."""
+def _only_unreadable(item: Expectation, counts: Mapping[str, int], rows: int) -> bool:
+    """Whether too many values are missing only because unreadable ones, which have a finding, count as missing."""
     unread = counts.get(f"{item.column}.readable", 0)
     allowed = rows * (1 - float(item.kwargs.get("mostly", 1.0)))
     warns = item.rule.endswith(".missing") and item.severity != "row_critical"
     return warns and unread > 0 and counts[item.rule] - unread <= allowed
 
 
-def _great_expectations() -> Any:
-    """The package, with its telemetry off; imported here because it takes longer than most commands."""
-    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
-    import great_expectations
-
-    return great_expectations
-
-
 def run_expectations(
     table: pd.DataFrame, expectations: Sequence[Expectation], step: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Runs expectations; returns by rule a count, or with the second step the positions, of what breaks it."""
+    """Runs expectations; returns, by rule, how many rows break it, or their positions in the second step."""
     if not len(table) or not expectations:
         return {item.rule: int(item.type == "expect_column_to_exist") for item in expectations}
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     with _ONE_PROJECT, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        gx = _great_expectations()
+        # Imported here because it takes longer than most commands.
+        import great_expectations as gx
+
         context = gx.get_context(mode="ephemeral")
         context.variables.progress_bars = {"globally": False}
         asset = context.data_sources.add_pandas("extract").add_dataframe_asset("extract")
@@ -199,15 +195,16 @@ def run_expectations(
                     for item in part
                 ],
             )
-            # Each expectation copies the rows of the table that it is given.
-            named = {item.kwargs["column"] for item in part}
-            batch = definition.get_batch({"dataframe": table[[name for name in table if name in named]]})
+            # Each expectation copies the rows of its table.
+            columns = {item.kwargs["column"] for item in part}
+            batch = definition.get_batch({"dataframe": table[[name for name in table if name in columns]]})
             results += batch.validate(compiled, result_format=step).results
     by_rule = {result.expectation_config.meta["rule"]: result for result in results}
-    return {item.rule: _answer(by_rule[item.rule], item, step) for item in expectations}
+    return {item.rule: _broken_by(by_rule[item.rule], item, step) for item in expectations}
 
 
-def _answer(result: Any, expectation: Expectation, step: Mapping[str, Any]) -> Any:
+def _broken_by(result: Any, expectation: Expectation, step: Mapping[str, Any]) -> Any:
+    """The count, or the positions, of the rows that break an expectation."""
     if expectation.type == "expect_column_to_exist":
         return int(not result.success)
     if result.exception_info.get("raised_exception") or "unexpected_count" not in result.result:
@@ -219,15 +216,14 @@ def _answer(result: Any, expectation: Expectation, step: Mapping[str, Any]) -> A
 
 def _finding(expectation: Expectation, count: int, total: int, contract: Contract, site: Site) -> Finding:
     column = contract.column(expectation.column)
-    sent_as = next((theirs for theirs, ours in site.renames.items() if ours == column.name), None)
+    sent_as = next((header for header, name in site.renames.items() if name == column.name), None)
     name = f"column '{column.name}'" + (f" ('{shorten(sent_as)}' in the extract)" if sent_as is not None else "")
+    about: About = "patients"
     if expectation.type == "expect_column_to_exist":
-        sentence = f"{name} ({column.label}) {expectation.sentence}"
-    elif column.role == "id" or "." not in expectation.rule:
-        sentence = f"{name}: {{count}} of {{total}} rows {expectation.sentence}"
+        about, sentence = "file", f"{name} ({column.label}) {expectation.sentence}"
     else:
-        sentence = f"{name}: {{count}} of {{total}} values {expectation.sentence}"
-    about: About = "file" if expectation.type == "expect_column_to_exist" else "patients"
+        counted = "rows" if column.role == "id" or "." not in expectation.rule else "values"
+        sentence = f"{name}: {{count}} of {{total}} {counted} {expectation.sentence}"
     rule, severity, fix = expectation.rule, expectation.severity, expectation.fix
     return Finding(rule, column.name, severity, count, total, sentence, fix, about=about)
 
@@ -238,9 +234,9 @@ class Account:
 
     Attributes:
         quarantined: Rows that break a row-critical rule (rows,).
-        repeated: Other rows of a patient who is listed already (rows,).
+        repeated: Further rows of a patient who is already listed (rows,).
         conflicting: Patients listed several times with differing values.
-        aside: Rows that are no patients and were not checked.
+        aside: How many rows are not patients and were not checked.
     """
 
     quarantined: Mask
@@ -255,12 +251,12 @@ class Account:
 
     @property
     def set_aside(self) -> int:
-        """How many of them are neither used nor duplicates."""
+        """How many rows are neither used nor duplicates."""
         return int(self.quarantined.sum()) + self.aside
 
     @property
     def used(self) -> Mask:
-        """The rest (rows,)."""
+        """Rows that are neither quarantined nor duplicates (rows,)."""
         return ~self.quarantined & ~self.repeated
 
 
@@ -274,7 +270,7 @@ def account_for(
         contract: The table.
         site: The site, for its duplicates policy.
         broken: By row-critical rule, the positions of the rows that break it.
-        aside: Rows that are no patients and were not checked.
+        aside: How many rows are not patients and were not checked.
     """
     quarantined = np.zeros(len(table), dtype=bool)
     for positions in broken.values():
@@ -290,14 +286,15 @@ def account_for(
 
 
 def _table_findings(account: Account, contract: Contract, site: Site) -> Iterator[Finding]:
-    """Yields what concerns the table as a whole: its size, how much of it was set aside, repeated patients."""
+    """Yields findings about the table as a whole: its size, the share set aside, repeated patients."""
     limits, read, out, name = contract.limits, account.read, account.set_aside, contract.id_column
     if read < limits.min_rows:
         sentence = f"the extract has {{count}} rows, at least {limits.min_rows:,} are needed"
         yield Finding("table.rows", None, "table_stop", read, read, sentence, "check that the export was complete")
     if out > limits.quarantine * read:
         sentence = f"{{count}} of {{total}} rows had to be set aside, more than the {limits.quarantine:.0%} allowed"
-        yield Finding("table.quarantine", None, "table_stop", out, read, sentence, "settle what sets them aside")
+        fix = "fix the problems below that set rows aside"
+        yield Finding("table.quarantine", None, "table_stop", out, read, sentence, fix)
     repeated = int(account.repeated.sum())
     if repeated:
         too_many = repeated > limits.duplicates * read or site.duplicates == "refuse"
@@ -309,11 +306,11 @@ def _table_findings(account: Account, contract: Contract, site: Site) -> Iterato
 
 
 def _person_findings(used: pd.DataFrame, contract: Contract) -> Iterator[Finding]:
-    """Yields how many persons the used rows are of, where the table says whose they are."""
+    """Yields the number of persons behind the used rows, where the table has a column of persons."""
     if contract.person is None or contract.person not in used or not len(used):
         return
-    named = used[contract.person]
-    persons = named.nunique() + int(named.isna().sum())
+    # A row without a person is a person of its own.
+    persons = used[contract.person].nunique() + int(used[contract.person].isna().sum())
     yield Finding("table.persons", None, "info", persons, len(used), "{total} rows of {count} persons")
 
 
@@ -325,10 +322,9 @@ def _list_quarantine(
     account: Account,
     aside: pd.DataFrame | None,
 ) -> pd.DataFrame:
-    """Returns every row that is not used, duplicates included: id, row, and the rules it broke."""
-    pairs = [pd.Series(rule, index=positions) for rule, positions in broken.items()]
-    pairs.append(pd.Series(f"{contract.id_column}.unique", index=np.flatnonzero(account.repeated)))
-    rules = pd.concat(pairs)
+    """Returns every row that is not used, duplicates included: id, row, and the rules that it breaks."""
+    unique = {f"{contract.id_column}.unique": np.flatnonzero(account.repeated)}
+    rules = pd.concat([pd.Series(rule, index=positions) for rule, positions in {**broken, **unique}.items()])
     rules = rules.groupby(level=0, sort=True).agg("; ".join) if len(rules) else rules
     positions = rules.index.to_numpy(dtype=np.int64)
     ids = frame[contract.id_column].iloc[positions].to_numpy(dtype=object) if contract.id_column in frame else None

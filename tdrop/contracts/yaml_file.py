@@ -1,7 +1,7 @@
-"""Reads a YAML file as a table or a site; what is wrong becomes one sentence with file, line and a suggestion.
+"""Reads a YAML file as a table or a site; an error is one sentence with file, line and a suggestion.
 
-Every value is text here, or nothing: `yes`, `007`, `12:30` and `1e5` are categories and codes as they are written, and
-the models make numbers of what must be one.
+Every value is text or None here: `yes`, `007`, `12:30` and `1e5` may be categories or codes and stay as they are
+written. The pydantic models convert what must be a number.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pydantic import BaseModel, ValidationError
 from tdrop.base import ContractError, did_you_mean
 from tdrop.contracts.record import KeyPath
 
-#: No contract comes near any of these: bytes, levels, and entries with every reference written out.
+#: Limits far above any real contract: bytes, levels, and entries once every reference is written out.
 LARGEST_FILE, DEEPEST, MOST_NODES = 1_000_000, 40, 50_000
-#: Characters of a name or value that a sentence repeats.
+#: A sentence quotes at most this many characters of a name or value.
 _LONGEST = 60
 _TAG = "tag:yaml.org,2002:"
 _KNOWN_TAGS = frozenset(f"{_TAG}{name}" for name in ("str", "int", "null", "seq", "map", "merge"))
@@ -29,7 +29,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class _Loader(yaml.CSafeLoader):
-    """Tells nothing, merges and text apart."""
+    """Reads every value as text, except null and merges (`<<`)."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -42,7 +42,7 @@ def _plain(text: str) -> str:
     return text.partition(".")[0].lower()
 
 
-# Unless it is quoted, 1.0 is the label 1 and True is true: that is how data files hold them.
+# Unless they are quoted, 1.0 is read as 1 and True as true, as data files write these labels.
 _Loader.add_implicit_resolver(f"{_TAG}int", re.compile(r"^(?:[-+]?\d+\.0*|True|False)$"), list("-+0123456789TF"))
 _Loader.add_constructor(f"{_TAG}int", lambda _, node: _plain(node.value))
 
@@ -56,14 +56,14 @@ class YamlDocument:
     lines: dict[KeyPath, int] = field(default_factory=dict)
 
     def line(self, keys: KeyPath) -> int:
-        """Line of the nearest thing that is in the file."""
+        """Line of a key, or of the nearest key above it that is in the file."""
         while keys and keys not in self.lines:
             keys = keys[:-1]
         return self.lines.get(keys, 1)
 
 
 def read_yaml(path: Path) -> YamlDocument:
-    """Reads one file; a ContractError names the line of what is wrong."""
+    """Reads one file; a ContractError names the line of the error."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise ContractError(f"{path}: a folder, a pipe or a device, not a YAML file; remove or rename it")
@@ -88,7 +88,7 @@ def parse_yaml(text: str, path: Path) -> YamlDocument:
         lines = _lines_of(node, path) if node is not None else {}
         data = loader.construct_document(node) if node is not None else None
     except yaml.MarkedYAMLError as error:
-        # What is never closed is noticed at the end of the file and must be looked for where it was opened.
+        # A bracket or quote that is never closed is noticed at the end of the file: name the line that opens it.
         unclosed = "end of stream" in str(error.problem) and error.context_mark is not None
         mark = error.context_mark if unclosed else error.problem_mark or error.context_mark
         line = mark.line + 1 if mark is not None else 1
@@ -102,7 +102,7 @@ def parse_yaml(text: str, path: Path) -> YamlDocument:
 
 
 def _refuse_large(text: str, path: Path) -> None:
-    """Reads the text as a stream first: what is too deep or too much for a contract is never built."""
+    """Refuses text that is too deep or too long for a contract, by its stream of events, before anything is built."""
     depth = nodes = 0
     for event in yaml.parse(text, Loader=_Loader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -114,7 +114,7 @@ def _refuse_large(text: str, path: Path) -> None:
 
 
 def _lines_of(root: yaml.Node, path: Path) -> dict[KeyPath, int]:
-    """The line of every key and item; refuses keys given twice, tags, and references that unfold without an end."""
+    """The line of every key and item; refuses repeated keys, tags, and references that expand without end."""
     lines: dict[KeyPath, int] = {}
     visited = 0
 
@@ -149,7 +149,7 @@ def _lines_of(root: yaml.Node, path: Path) -> dict[KeyPath, int]:
 
 
 def parse(model: type[_Model], document: YamlDocument) -> _Model:
-    """Validates a document against `model`; a ContractError tells the first thing that is wrong."""
+    """Validates a document against `model`; a ContractError states the first problem."""
     try:
         return model.model_validate(document.data)
     except ValidationError as error:
@@ -157,8 +157,8 @@ def parse(model: type[_Model], document: YamlDocument) -> _Model:
 
 
 def refuse(document: YamlDocument, problems: list[tuple[KeyPath, str]]) -> ContractError:
-    """Returns the error that tells the first of `problems` and how many more there are."""
-    # A misspelled key is also a missing one: the misspelling is what to tell first.
+    """Returns the error that states the first of `problems` and how many more there are."""
+    # A misspelled key is also a missing key: state the misspelling first.
     problems = sorted(problems, key=lambda problem: (problem[1].startswith("needs"), document.line(problem[0])))
     keys, sentence = problems[0]
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
@@ -166,7 +166,7 @@ def refuse(document: YamlDocument, problems: list[tuple[KeyPath, str]]) -> Contr
 
 
 def shorten(given: object) -> str:
-    """What a file says, on one line and no longer than a line is read."""
+    """Returns a value from a file on one line, of at most 60 characters."""
     text = " ".join(str(given).split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
@@ -204,13 +204,13 @@ def _dotted(document: YamlDocument, keys: KeyPath) -> str:
             data = data[key]
         except (KeyError, IndexError, TypeError):
             data = None
-        named = data.get("name") if isinstance(data, dict) else None
-        words.append(shorten(named if isinstance(key, int) and named else key))
+        name = data.get("name") if isinstance(key, int) and isinstance(data, dict) else None
+        words.append(shorten(name or key))
     return ".".join(words)
 
 
 def _keys_at(model: type[BaseModel], keys: KeyPath) -> list[str]:
-    """The keys that the model knows at a place, as they are written in YAML."""
+    """The keys that the model allows at a place, as they are written in YAML."""
     for key in keys:
         fields = {info.alias or name: info.annotation for name, info in model.model_fields.items()}
         model = _model_in(fields.get(str(key))) or model

@@ -44,7 +44,6 @@ from .outcomes import (
     source_outcome as source_outcome,
 )
 from .preparation import (
-    Prepared as Prepared,
     harmonise as harmonise,
     prepare as prepare,
     prepare_frame as prepare_frame,

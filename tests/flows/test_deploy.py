@@ -114,7 +114,7 @@ def test_a_site_with_batches_has_a_watch_beside_its_transfer(tmp_path):
     for batches, words in (
         ("{retrain: propose}", "give either `location`"),
         ("{location: inbox, schedule: daily}", "a schedule is a cron line"),
-        ("{reader: csv}", "for kind sql alone"),
+        ("{reader: csv}", "must be of kind sql"),
     ):
         file.write_text(f"{own}batches: {batches}\n")
         with pytest.raises(ContractError, match=words):

@@ -10,8 +10,8 @@ import pytest
 from command import init
 
 from tdrop.base import DataError
-from tdrop.contracts import Contract, Network, load_network, parse_site
-from tdrop.data import Prepared, prepare, propose_site, read_labels
+from tdrop.contracts import Contract, Network, Prepared, load_network, parse_site
+from tdrop.data import prepare, propose_site, read_labels
 
 
 def measured(rows: int = 120, seed: int = 0) -> pd.DataFrame:

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from command import init
 
-from tdrop.contracts import Column, Site, load_network, parse_site
-from tdrop.data import Prepared, closest, guess_labels, prepare, propose_site
+from tdrop.contracts import Column, Prepared, Site, load_network, parse_site
+from tdrop.data import closest, guess_labels, prepare, propose_site
 
 
 def patients(rows: int = 200, seed: int = 0) -> pd.DataFrame:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tdrop.base import DataError, Hidden, plain, read
-from tdrop.contracts import Checked, Contract, Disclosure, Expectation, Finding, Site, Validation, suite, validate_rows
+from tdrop.contracts import Contract, Disclosure, Expectation, Finding, Prepared, Site, Validation, suite, validate_rows
 from tdrop.disclosure import conceal_validation
 
 #: Reached for what no extract brings about: rows that do not add up, and how often the engine is asked.
@@ -158,7 +158,7 @@ def assert_accounted_for(rows: list[dict[str, Any]]) -> None:
     duplicates = {index for index, rules in listed.items() if rules == {"key.unique"}}
     assert {index: rules for index, rules in listed.items() if index not in duplicates} == expected
     kept = [row["key"] for index, row in enumerate(rows) if index not in expected and index not in duplicates]
-    assert checked.used["key"].tolist() == kept
+    assert checked.frame["key"].tolist() == kept
     assert len(set(kept)) == len(kept)
     validation = checked.validation
     assert (validation.quarantined, validation.duplicates) == (len(expected), len(duplicates))
@@ -183,7 +183,7 @@ def clean(rows: int = 30) -> pd.DataFrame:
     return frame_of([{"key": f"k{index}", **row} for index in range(rows)])
 
 
-def check(frame: pd.DataFrame, **limits: Any) -> Checked:
+def check(frame: pd.DataFrame, **limits: Any) -> Prepared:
     contract = Contract.model_validate(TABLE | {"limits": TABLE["limits"] | limits})
     return validate_rows(frame, contract, SITE)
 
@@ -194,7 +194,7 @@ def test_a_clean_extract_has_nothing_to_say() -> None:
     assert not checked.validation.stopped
     assert checked.quarantine.empty
     assert list(checked.quarantine.columns) == ["id", "row", "rules"]
-    pd.testing.assert_frame_equal(checked.used, clean())
+    pd.testing.assert_frame_equal(checked.frame, clean())
 
 
 def test_the_frame_given_is_left_alone() -> None:
@@ -255,7 +255,7 @@ def test_the_first_readable_row_of_a_patient_is_kept() -> None:
     frame["key"] = ["k0", "k0", "k0", "k1"]
     frame["size"] = [99.0, 5.0, 6.0, 5.0]
     checked = check(frame)
-    assert checked.used["size"].tolist() == [5.0, 5.0]
+    assert checked.frame["size"].tolist() == [5.0, 5.0]
     assert (checked.validation.quarantined, checked.validation.duplicates) == (1, 1)
     finding = next(finding for finding in checked.validation.findings if finding.rule == "key.unique")
     assert "1 of 4 rows repeat a patient (patients whose rows differ: 1)" in finding.sentence

@@ -18,8 +18,8 @@ import pyarrow.parquet as arrow_parquet
 import pytest
 
 from tdrop.base import ContractError, DataError, TdropError, Unavailable
-from tdrop.contracts import Network, Site
-from tdrop.data import Prepared, prepare, restore, write_patients
+from tdrop.contracts import Network, Prepared, Site
+from tdrop.data import prepare, restore, write_patients
 
 Make = Callable[[pd.DataFrame], pd.DataFrame | bytes | None]
 ROWS = 100

@@ -16,8 +16,8 @@ import pytest
 from broken_files import NO_NUMBERS, NUMBERS_AFTER_ALL, STRANGE_IDS, WAYS, Outcome, Refused, Taken, Way, joined
 
 from tdrop.base import ContractError, DataError
-from tdrop.contracts import Network, load_network
-from tdrop.data import Prepared, prepare, read_batch, read_labels
+from tdrop.contracts import Network, Prepared, load_network
+from tdrop.data import prepare, read_batch, read_labels
 
 ROOT = Path(__file__).parents[3]
 ROWS = 100

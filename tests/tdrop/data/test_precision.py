@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from tdrop.base import DataError, plain, read
-from tdrop.contracts import Contract, Site
-from tdrop.data import Encoder, Prepared, learn_encoder, prepare_frame, read_labels, source_outcome
+from tdrop.contracts import Contract, Prepared, Site
+from tdrop.data import Encoder, learn_encoder, prepare_frame, read_labels, source_outcome
 
 TABLE: dict[str, Any] = {
     "name": "lab",
@@ -97,7 +97,7 @@ def test_values_that_become_one_are_named(level: list[str]) -> None:
     found = prepared(level).validation.findings
     sentence = next(finding.sentence for finding in found if finding.rule == "level.precision")
     assert sentence.startswith("column 'level': ")
-    assert "cannot be told from others by a model" in sentence
+    assert "look the same as others to a model" in sentence
 
 
 def test_whole_numbers_of_a_parquet_file_are_looked_at_too() -> None:
