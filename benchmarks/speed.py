@@ -24,7 +24,7 @@ from tdrop.base import Cohort, UsageError, did_you_mean
 from tdrop.choose import count_folds, refit, tune
 from tdrop.data import simulated_cohort
 from tdrop.methods import build, method_names
-from tdrop.methods.parts.network import TrainingBatch
+from tdrop.methods.parts.network import Shape, TrainingBatch
 from tdrop.methods.parts.training import Optimiser, run_step
 
 #: The setting of every training step: source and target rows, units of both hidden layers, passes, features.
@@ -97,7 +97,7 @@ def measure_steps(rounds: int) -> list[Row]:
 def training_step(name: str, batch: TrainingBatch, **settings: Any) -> Callable[[], Any]:
     """Returns a function that does one training step of a method."""
     method: Any = build(name, batch=ROWS, **settings)
-    network = method.network(FEATURES, 10_000, "binary", torch.Generator().manual_seed(0))
+    network = method.network(Shape(FEATURES, 10_000), torch.Generator().manual_seed(0))
     pool = network.pool(np.random.default_rng(0))
     return partial(run_step, network, batch, Optimiser(network, method, 1e-3), pool, 0.5)
 

@@ -20,11 +20,10 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from tdrop.base import Task
 from tdrop.methods.parts.network import (
-    Layers,
     NeuralNetwork,
     Pool,
+    Shape,
     TrainingBatch,
     draw_logistic,
     fold_masks,
@@ -54,25 +53,23 @@ class ConcreteDropout(NetworkMethod):
         shared = {name: values for name, values in super().search_space().items() if name != "weight_decay"}
         return {**shared, "length_scale": (0.01, 0.1, 0.3, 1.0), "initial_rate": (0.1, 0.3)}
 
-    def network(
-        self, features: int, rows: int, task: Task, generator: torch.Generator, outputs: int = 1
-    ) -> NeuralNetwork:
+    def network(self, shape: Shape, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network."""
-        return ConcreteNetwork(self, self.layers(features, generator, outputs=outputs), rows, task)
+        return ConcreteNetwork(self, shape, generator)
 
 
 class ConcreteNetwork(NeuralNetwork):
     """A tanh network with a learnt dropout rate after every hidden layer."""
 
-    def __init__(self, method: ConcreteDropout, layers: Layers, rows: int, task: Task) -> None:
+    def __init__(self, method: ConcreteDropout, shape: Shape, generator: torch.Generator) -> None:
         super().__init__()
-        self.layers = layers
+        self.layers = method.layers(shape, generator)
         start = float(np.log(method.initial_rate / (1 - method.initial_rate)))
         self.rate_logits = nn.Parameter(torch.full((len(method.hidden),), start))
-        self.log_noise = nn.Parameter(torch.zeros(1)) if task == "regression" else None
-        self._rows = rows
+        self.log_noise = nn.Parameter(torch.zeros(1)) if shape.task == "regression" else None
+        self._rows = shape.rows
         self._method = method
-        self.task = task
+        self.task = shape.task
 
     def rates(self) -> Tensor:
         """Dropout rate of every hidden layer (layers,)."""

@@ -17,7 +17,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from tdrop.base import Task
-from tdrop.methods.parts.network import Layers, NeuralNetwork, Pool, TrainingBatch, folded_outputs, output_loss
+from tdrop.methods.parts.network import Layers, NeuralNetwork, Pool, Shape, TrainingBatch, folded_outputs, output_loss
 from tdrop.methods.parts.network_method import PLAIN_NETWORK, NetworkMethod
 
 
@@ -35,11 +35,9 @@ class Ensemble(NetworkMethod):
         """The documented values that tuning may try, by setting."""
         return {**super().search_space(), **PLAIN_NETWORK}
 
-    def network(
-        self, features: int, rows: int, task: Task, generator: torch.Generator, outputs: int = 1
-    ) -> NeuralNetwork:
+    def network(self, shape: Shape, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained networks."""
-        return EnsembleNetwork(self.layers(features, generator, self.members, outputs), task)
+        return EnsembleNetwork(self.layers(shape, generator, self.members), shape.task)
 
 
 class EnsembleNetwork(NeuralNetwork):

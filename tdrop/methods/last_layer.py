@@ -15,8 +15,7 @@ import torch
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from tdrop.base import Task
-from tdrop.methods.parts.network import FixedDropout, NeuralNetwork
+from tdrop.methods.parts.network import FixedDropout, NeuralNetwork, Shape
 from tdrop.methods.parts.network_method import NetworkMethod
 
 
@@ -34,12 +33,10 @@ class LastLayer(NetworkMethod):
         """The documented values that tuning may try, by setting."""
         return {**super().search_space(), "rate": (0.2, 0.5)}
 
-    def network(
-        self, features: int, rows: int, task: Task, generator: torch.Generator, outputs: int = 1
-    ) -> NeuralNetwork:
+    def network(self, shape: Shape, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network."""
         rates = [0.0] * (len(self.hidden) - 1) + [self.rate]
-        return FixedDropout(self.layers(features, generator, outputs=outputs), rates, task)
+        return FixedDropout(self.layers(shape, generator), rates, shape.task)
 
 
 METHOD = LastLayer

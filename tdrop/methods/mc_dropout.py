@@ -16,8 +16,7 @@ import torch
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from tdrop.base import Task
-from tdrop.methods.parts.network import FixedDropout, NeuralNetwork
+from tdrop.methods.parts.network import FixedDropout, NeuralNetwork, Shape
 from tdrop.methods.parts.network_method import NetworkMethod
 
 
@@ -31,11 +30,9 @@ class McDropout(NetworkMethod):
 
     rate: float = Field(0.5, ge=0.01, le=0.95, description="Share of hidden units dropped in a pass.")
 
-    def network(
-        self, features: int, rows: int, task: Task, generator: torch.Generator, outputs: int = 1
-    ) -> NeuralNetwork:
+    def network(self, shape: Shape, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network."""
-        return FixedDropout(self.layers(features, generator, outputs=outputs), [self.rate] * len(self.hidden), task)
+        return FixedDropout(self.layers(shape, generator), [self.rate] * len(self.hidden), shape.task)
 
 
 METHOD = McDropout

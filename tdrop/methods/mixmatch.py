@@ -22,12 +22,11 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor
 
-from tdrop.base import Task
 from tdrop.methods.parts.network import (
     FixedDropout,
-    Layers,
     NeuralNetwork,
     Pool,
+    Shape,
     TrainingBatch,
     output_loss,
     torch_generator,
@@ -52,18 +51,16 @@ class MixMatch(NetworkMethod):
         """The documented values that tuning may try, by setting."""
         return {**super().search_space(), "guess_weight": (0.1, 0.3, 1.0, 3.0), "alpha": (0.2, 0.75)}
 
-    def network(
-        self, features: int, rows: int, task: Task, generator: torch.Generator, outputs: int = 1
-    ) -> NeuralNetwork:
+    def network(self, shape: Shape, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network."""
-        return MixMatchNetwork(self, self.layers(features, generator, outputs=outputs), task)
+        return MixMatchNetwork(self, shape, generator)
 
 
 class MixMatchNetwork(FixedDropout):
     """A dropout network whose loss mixes labelled and guessed rows."""
 
-    def __init__(self, method: MixMatch, layers: Layers, task: Task) -> None:
-        super().__init__(layers, [method.rate] * len(method.hidden), task)
+    def __init__(self, method: MixMatch, shape: Shape, generator: torch.Generator) -> None:
+        super().__init__(method.layers(shape, generator), [method.rate] * len(method.hidden), shape.task)
         self._alpha = method.alpha
         self._guess_weight = method.guess_weight
         self._mixing: np.random.Generator | None = None

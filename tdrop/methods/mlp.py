@@ -16,8 +16,7 @@ from typing import Any, ClassVar
 import torch
 from pydantic.dataclasses import dataclass
 
-from tdrop.base import Task
-from tdrop.methods.parts.network import FixedDropout, NeuralNetwork
+from tdrop.methods.parts.network import FixedDropout, NeuralNetwork, Shape
 from tdrop.methods.parts.network_method import PLAIN_NETWORK, NetworkMethod
 
 
@@ -34,11 +33,9 @@ class Mlp(NetworkMethod):
         """The documented values that tuning may try, by setting."""
         return {**super().search_space(), **PLAIN_NETWORK}
 
-    def network(
-        self, features: int, rows: int, task: Task, generator: torch.Generator, outputs: int = 1
-    ) -> NeuralNetwork:
+    def network(self, shape: Shape, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network."""
-        return FixedDropout(self.layers(features, generator, outputs=outputs), [0.0] * len(self.hidden), task)
+        return FixedDropout(self.layers(shape, generator), [0.0] * len(self.hidden), shape.task)
 
 
 METHOD = Mlp

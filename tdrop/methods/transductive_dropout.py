@@ -44,6 +44,7 @@ from tdrop.methods.parts.network import (
     Layers,
     NeuralNetwork,
     Pool,
+    Shape,
     TrainingBatch,
     as_odds,
     draw_logistic,
@@ -94,11 +95,9 @@ class TransductiveDropout(NetworkMethod):
         """The fitted half that also knows its rates."""
         return FittedRates
 
-    def network(
-        self, features: int, rows: int, task: Task, generator: torch.Generator, outputs: int = 1
-    ) -> NeuralNetwork:
+    def network(self, shape: Shape, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network."""
-        return TransductiveNetwork(self, features, task, generator, outputs)
+        return TransductiveNetwork(self, shape, generator)
 
 
 class FittedRates(FittedNetwork):
@@ -135,19 +134,17 @@ class TransductiveNetwork(NeuralNetwork):
     through `ConcretePasses`, everything else (sampling, other depths) through the plain code of `run_passes`.
     """
 
-    def __init__(
-        self, method: TransductiveDropout, features: int, task: Task, generator: torch.Generator, outputs: int = 1
-    ) -> None:
+    def __init__(self, method: TransductiveDropout, shape: Shape, generator: torch.Generator) -> None:
         super().__init__()
-        self.layers = method.layers(features, generator, outputs=outputs)
-        self.rate_layers = Layers((features, method.rate_units, len(method.hidden)), method.initial_sd, generator)
+        self.layers = method.layers(shape, generator)
+        self.rate_layers = Layers((shape.features, method.rate_units, len(method.hidden)), method.initial_sd, generator)
         self._largest_logit = log(method.highest_rate / (1 - method.highest_rate))
         start = log((1 - method.initial_keep) / method.initial_keep) / self._largest_logit
         with torch.no_grad():
             self.rate_layers.bias(-1).fill_(self._largest_logit * atanh(max(-0.99, min(0.99, start))))
         self.passes = method.passes
         self.fused = len(method.hidden) == 2
-        self.task = task
+        self.task = shape.task
         self._lambda = method.lambda_
         self._temperature = method.temperature
         self._workspace = Workspace()

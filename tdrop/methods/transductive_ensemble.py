@@ -24,7 +24,7 @@ from torch import Tensor
 
 from tdrop.base import Task
 from tdrop.methods.ensemble import Ensemble, EnsembleNetwork
-from tdrop.methods.parts.network import Layers, NeuralNetwork, Pool, TrainingBatch, output_loss
+from tdrop.methods.parts.network import Layers, NeuralNetwork, Pool, Shape, TrainingBatch, output_loss
 from tdrop.methods.transductive_dropout import output_variance, transductive_regulariser
 
 #: Rows per side that all members answer in a step, as a share of the batch.
@@ -52,11 +52,9 @@ class TransductiveEnsemble(Ensemble):
         """Without the regulariser no target row enters the loss."""
         return self.lambda_ > 0
 
-    def network(
-        self, features: int, rows: int, task: Task, generator: torch.Generator, outputs: int = 1
-    ) -> NeuralNetwork:
+    def network(self, shape: Shape, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained networks."""
-        return TransductiveEnsembleNetwork(self.layers(features, generator, self.members, outputs), task, self.lambda_)
+        return TransductiveEnsembleNetwork(self.layers(shape, generator, self.members), shape.task, self.lambda_)
 
 
 class TransductiveEnsembleNetwork(EnsembleNetwork):

@@ -101,6 +101,23 @@ def draw_logistic(passes: int, units: int, seed: int) -> Tensor:
     return torch.from_numpy((np.log(uniform) - np.log1p(-uniform)).astype(np.float32))
 
 
+@dataclass(frozen=True)
+class Shape:
+    """What a network is made for.
+
+    Attributes:
+        features: Its inputs.
+        rows: Source rows of the fit.
+        task: What it is trained as; two classes are trained as a binary outcome.
+        outputs: Its outputs: one logit or value, or K logits.
+    """
+
+    features: int
+    rows: int
+    task: Task = "binary"
+    outputs: int = 1
+
+
 class Layers(nn.Module):
     """Weights (inputs, units) and biases (units,) of consecutive layers; weights start as N(0, sd).
 

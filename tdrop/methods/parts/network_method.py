@@ -28,7 +28,7 @@ from tdrop.methods.parts.fitted import (
     read_facts,
     write_model,
 )
-from tdrop.methods.parts.network import Layers, NeuralNetwork, spawn, torch_generator
+from tdrop.methods.parts.network import Layers, NeuralNetwork, Shape, spawn, torch_generator
 from tdrop.methods.parts.training import TrainingRows, one_torch_thread, train_network
 
 _WEIGHTS = "weights.safetensors"
@@ -77,31 +77,29 @@ class NetworkMethod(MethodSettings):
         lengths = {"length": (4.0, 1.0, 0.25)} if self.steps is None else {}
         return {**lengths, "weight_decay": (1e-4, 1e-3, 1e-2, 3e-2, 1e-1), "learning_rate": (0.005, 0.01)}
 
-    def count_steps(self, rows: int, features: int, task: Task = "binary") -> int:
+    def count_steps(self, shape: Shape) -> int:
         """Steps of a fit on so many source rows: a curved truth is learnt from many rows only in many steps."""
         if self.steps is not None:
             return self.steps
         # By the rounded number of rows, because a saved model tells its steps.
-        usual = _EPOCHS * coarse_rows(rows) / self.batch
-        fewest = _FEWEST_STEPS_OF_MANY if task == "binary" and _many_rows(rows, features) else FEWEST_STEPS
+        usual = _EPOCHS * coarse_rows(shape.rows) / self.batch
+        fewest = _FEWEST_STEPS_OF_MANY if shape.task == "binary" and _has_many_rows(shape) else FEWEST_STEPS
         return round(min(max(self.length * max(usual, fewest), FEWEST_STEPS), MOST_STEPS))
 
-    def decay_for(self, rows: int, features: int, task: Task = "binary") -> float:
+    def decay_for(self, shape: Shape) -> float:
         """The weight decay of a fit on so many source rows."""
         if self.weight_decay is not None:
             return self.weight_decay
-        return _DECAY_OF_FEW if task == "binary" and not _many_rows(rows, features) else _DECAY_OF_MANY
+        return _DECAY_OF_FEW if shape.task == "binary" and not _has_many_rows(shape) else _DECAY_OF_MANY
 
-    def layers(self, features: int, generator: torch.Generator, members: int | None = None, outputs: int = 1) -> Layers:
+    def layers(self, shape: Shape, generator: torch.Generator, members: int | None = None) -> Layers:
         """The layers of an untrained network, or of several."""
-        sizes = (features, *self.hidden, outputs)
+        sizes = (shape.features, *self.hidden, shape.outputs)
         return Layers(sizes, self.initial_sd, generator, members=members, linear=self.linear)
 
     @abstractmethod
-    def network(
-        self, features: int, rows: int, task: Task, generator: torch.Generator, outputs: int = 1
-    ) -> NeuralNetwork:
-        """Makes the untrained network for that many features, source rows and outputs."""
+    def network(self, shape: Shape, generator: torch.Generator) -> NeuralNetwork:
+        """Makes the untrained network."""
 
     def fit(
         self,
@@ -116,14 +114,14 @@ class NetworkMethod(MethodSettings):
         source, validation = source.known(), None if validation is None else validation.known()
         check_cohorts(self.name, self.needs_target(), source, target, validation)
         scaling = learn_scaling(source)
-        task, outputs = _output_of(source.task, source.classes)
-        rows = _tensors(scaling, source, target if self.needs_target() else None, validation, task)
+        shape = _shape_of(source.features, len(source), source.task, source.classes)
+        rows = _tensors(scaling, source, target if self.needs_target() else None, validation, shape.task)
         start, training = spawn(check_seed(seed, self.name), 2)
         with one_torch_thread():
-            network = self.network(source.X.shape[1], len(source), task, torch_generator(start), outputs)
+            network = self.network(shape, torch_generator(start))
             training_seed = int(training.integers(2**62))
-            history = train_network(network, rows, self, seed=training_seed, progress=progress)
-        steps, count = self.count_steps(len(source), source.X.shape[1], task), coarse_rows(len(source))
+            history = train_network(network, rows, self, shape, seed=training_seed, progress=progress)
+        steps, count = self.count_steps(shape), coarse_rows(len(source))
         facts = Facts(source.features, source.task, steps, history, count, scaling, source.classes)
         return self.fitted_class()(self, network, facts)
 
@@ -136,9 +134,8 @@ class NetworkMethod(MethodSettings):
         """Rebuilds the fitted half from a saved record and its files."""
         facts = read_facts(record)
         try:
-            task, outputs = _output_of(facts.task, facts.classes)
-            generator = torch.Generator().manual_seed(0)
-            network = self.network(len(facts.features), facts.rows, task, generator, outputs)
+            shape = _shape_of(facts.features, facts.rows, facts.task, facts.classes)
+            network = self.network(shape, torch.Generator().manual_seed(0))
             network.load_state_dict(load_tensors(files[_WEIGHTS]))
         except (SafetensorError, RuntimeError, KeyError) as error:
             raise FitError(
@@ -155,7 +152,7 @@ class FittedNetwork(FittedMethod):
     def __init__(self, method: NetworkMethod, network: NeuralNetwork, facts: Facts) -> None:
         super().__init__(method, facts)
         self.network = network.requires_grad_(False)
-        self._output = _output_of(facts.task, facts.classes)[0]
+        self._output = _shape_of(facts.features, facts.rows, facts.task, facts.classes).task
 
     @torch.no_grad()
     def sample(self, X: NDArray[Any], n: int, *, seed: int) -> Predictive:
@@ -188,8 +185,8 @@ class FittedNetwork(FittedMethod):
         return Predictive(of_two_classes(outputs) if self.task != self._output else outputs)
 
 
-def _many_rows(rows: int, features: int) -> bool:
-    return coarse_rows(rows) >= _MANY_ROWS_PER_FEATURE * features
+def _has_many_rows(shape: Shape) -> bool:
+    return coarse_rows(shape.rows) >= _MANY_ROWS_PER_FEATURE * shape.features
 
 
 def _blocks(x: Tensor) -> list[Tensor]:
@@ -198,11 +195,11 @@ def _blocks(x: Tensor) -> list[Tensor]:
     return list(torch.split(torch.cat([x, x.new_zeros(missing, x.shape[1])]), _BLOCK))
 
 
-def _output_of(task: Task, classes: tuple[str, ...]) -> tuple[Task, int]:
-    """What a network is trained as, and its number of outputs: of two classes the second one's logit says all."""
+def _shape_of(features: tuple[str, ...], rows: int, task: Task, classes: tuple[str, ...]) -> Shape:
+    """What a network is made for; of two classes it has the logit of the second."""
     if task == "classes" and len(classes) > 2:
-        return task, len(classes)
-    return ("binary" if task == "classes" else task), 1
+        return Shape(len(features), rows, task, len(classes))
+    return Shape(len(features), rows, "binary" if task == "classes" else task)
 
 
 def _tensors(

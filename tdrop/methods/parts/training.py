@@ -16,7 +16,15 @@ import torch
 from torch import Tensor
 
 from tdrop.base import FitError, StepCallback, Task
-from tdrop.methods.parts.network import NeuralNetwork, Pool, TrainingBatch, mean_prediction_loss, spawn, torch_generator
+from tdrop.methods.parts.network import (
+    NeuralNetwork,
+    Pool,
+    Shape,
+    TrainingBatch,
+    mean_prediction_loss,
+    spawn,
+    torch_generator,
+)
 
 if TYPE_CHECKING:
     from tdrop.methods.parts.network_method import NetworkMethod
@@ -44,18 +52,16 @@ def train_network(
     network: NeuralNetwork,
     rows: TrainingRows,
     method: NetworkMethod,
+    shape: Shape,
     *,
     seed: int,
     progress: StepCallback | None,
 ) -> tuple[dict[str, float | None], ...]:
     """Trains `network` in place, with the method's settings; returns the training curve."""
     order, noise, validation_noise = spawn(seed, 3)
-    optimiser = Optimiser(network, method, method.decay_for(len(rows.x), rows.x.shape[1], rows.task))
+    optimiser = Optimiser(network, method, method.decay_for(shape))
     batches = _Batches(rows, method.batch, network.members, torch_generator(order))
-    steps, passes = (
-        method.count_steps(len(rows.x), rows.x.shape[1], rows.task),
-        method.validation_passes if method.has_samples else 1,
-    )
+    steps, passes = method.count_steps(shape), method.validation_passes if method.has_samples else 1
     pool = network.pool(noise)
     validation_seed = int(validation_noise.integers(2**31))
     history: list[dict[str, float | None]] = []

@@ -10,6 +10,7 @@ from method_cases import fit_quick
 from benchmarks import speed
 from tdrop.methods import build
 from tdrop.methods.parts import fitted as fitted_parts
+from tdrop.methods.parts.network import Shape
 
 
 @pytest.mark.parametrize("name", ["transductive_dropout", "ensemble", "gradient_boosting"])
@@ -30,5 +31,5 @@ def test_a_summary_of_many_rows_holds_little_memory():
 
 
 def test_the_body_of_last_layer_is_shared_by_all_passes():
-    network = build("last_layer").network(3, 10, "binary", torch.Generator().manual_seed(0))
+    network = build("last_layer").network(Shape(3, 10), torch.Generator().manual_seed(0))
     assert [weight.dim() for weight in network.draw(7, seed=0)] == [2, 2, 3]

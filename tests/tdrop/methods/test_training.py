@@ -8,13 +8,13 @@ import torch
 from method_cases import NETWORKS, quick, small_cohorts
 
 from tdrop.methods import build
-from tdrop.methods.parts.network import Pool, logistic_pool, mask_pool, odds_pool
+from tdrop.methods.parts.network import Pool, Shape, logistic_pool, mask_pool, odds_pool
 from tdrop.methods.parts.training import Optimiser
 
 
 def make(name: str, features: int = 3, **settings):
     method = quick(name, **settings)
-    return method, method.network(features, 50, "binary", torch.Generator().manual_seed(0))
+    return method, method.network(Shape(features, 50), torch.Generator().manual_seed(0))
 
 
 def test_a_step_larger_than_the_pool_has_passes_that_differ():
@@ -44,7 +44,7 @@ def test_a_pool_is_drawn_once_for_small_steps():
 @pytest.mark.parametrize("features", [1, 3])
 def test_decay_shrinks_the_weights_between_units_and_nothing_else(name, features):
     method, network = make(name, features, weight_decay=0.5, linear=True)
-    optimiser = Optimiser(network, method, method.decay_for(90, 3))
+    optimiser = Optimiser(network, method, method.decay_for(Shape(3, 90)))
     before = {key: value.clone() for key, value in network.named_parameters()}
     for parameter in network.parameters():
         parameter.data.add_(0.01)  # nothing is zero, so that decay shows
@@ -57,7 +57,7 @@ def test_decay_shrinks_the_weights_between_units_and_nothing_else(name, features
 
 def test_weights_take_the_steps_of_torchs_adam():
     method, network = make("mlp", weight_decay=0.0, clip=1e9, learning_rate=0.01)
-    optimiser = Optimiser(network, method, method.decay_for(90, 3))
+    optimiser = Optimiser(network, method, method.decay_for(Shape(3, 90)))
     copies = [parameter.detach().clone().requires_grad_() for parameter in network.parameters()]
     adam = torch.optim.Adam(copies, lr=0.01, fused=True)
     generator = torch.Generator().manual_seed(0)
@@ -139,10 +139,10 @@ def test_mixmatchs_guesses_count_by_the_share_of_steps_done():
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_steps_grow_with_the_rows_between_their_bounds_unless_they_are_given(name):
-    steps = [build(name).count_steps(rows, 10) for rows in (6, 640, 1_190, 1_200, 5_000, 20_000, 1_000_000)]
+    steps = [build(name).count_steps(Shape(10, rows)) for rows in (6, 640, 1_190, 1_200, 5_000, 20_000, 1_000_000)]
     assert steps == [40, 40, 74, 240, 312, 1250, 1600]
-    assert [build(name, length=length).count_steps(5_000, 10) for length in (0.25, 4)] == [78, 1250]
-    assert build(name).count_steps(1_200, 10, "regression") == 75, "settled on binary outcomes alone"
+    assert [build(name, length=length).count_steps(Shape(10, 5_000)) for length in (0.25, 4)] == [78, 1250]
+    assert build(name).count_steps(Shape(10, 1_200, "regression")) == 75, "settled on binary outcomes alone"
     source, target, _ = small_cohorts()
     for rows in (6, 90):
         fitted = quick(name, steps=7, batch=32).fit(source.take(np.arange(rows)), target, seed=0)
@@ -154,7 +154,7 @@ def test_steps_grow_with_the_rows_between_their_bounds_unless_they_are_given(nam
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_shrink_more_where_rows_per_feature_are_few_unless_their_decay_is_given(name):
     own = 0.0 if name == "concrete_dropout" else None
-    decays = [build(name).decay_for(rows, 10) for rows in (1_190, 1_200)]
+    decays = [build(name).decay_for(Shape(10, rows)) for rows in (1_190, 1_200)]
     assert decays == ([own, own] if own is not None else [3e-2, 1e-3])
-    assert build(name, weight_decay=0.5).decay_for(1_190, 10) == 0.5
-    assert build(name).decay_for(1_190, 10, "classes") == (1e-3 if own is None else own)
+    assert build(name, weight_decay=0.5).decay_for(Shape(10, 1_190)) == 0.5
+    assert build(name).decay_for(Shape(10, 1_190, "classes")) == (1e-3 if own is None else own)

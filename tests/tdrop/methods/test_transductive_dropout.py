@@ -9,13 +9,13 @@ from method_cases import quick, small_cohorts
 
 from tdrop.base import UsageError
 from tdrop.methods import build
-from tdrop.methods.parts.network import as_odds
+from tdrop.methods.parts.network import Shape, as_odds
 from tdrop.methods.transductive_dropout import TransductiveDropout, transductive_regulariser
 
 
 def make_network(hidden: tuple[int, ...] = (24, 16), **settings):
     method = TransductiveDropout(hidden=hidden, passes=6, **settings)
-    return method.network(4, 100, "binary", torch.Generator().manual_seed(0))
+    return method.network(Shape(4, 100), torch.Generator().manual_seed(0))
 
 
 def test_tdnr_is_transductive_dropout_with_lambda_0():
