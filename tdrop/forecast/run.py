@@ -21,9 +21,16 @@ import numpy as np
 from scipy.stats import norm
 
 from tdrop.base import INTERVAL_LEVEL, DataError, Task
-from tdrop.forecast.estimators import DEFAULT_ESTIMATOR, Estimator, Evidence, Quantity, estimate_risks, reference_risk
+from tdrop.forecast.estimators import (
+    DEFAULT_ESTIMATOR,
+    Estimator,
+    Evidence,
+    Quantity,
+    estimate_kind,
+    estimate_risks,
+    reference_risk,
+)
 from tdrop.forecast.influence import Influence
-from tdrop.forecast.kinds import estimate_kind
 from tdrop.forecast.sites import HeldOutSite, NextSite, SiteNumber, expect_next, measure_held_out
 from tdrop.shift import effective_n
 
