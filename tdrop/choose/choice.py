@@ -23,9 +23,9 @@ Criterion = Literal["importance_weighted", "matched_validation"]
 CRITERIA: tuple[str, ...] = get_args(Criterion)
 DEFAULT_CRITERION: Criterion = "importance_weighted"
 
-#: What is taken among methods that score alike, first to last: several of them together; networks that this site's
-#: unlabelled patients keep humble; a line that a reader can check by hand; other networks; then trees, which say beyond
-#: the source what they said at its edge; last what learns from its own guesses. docs/CHOOSING.md has the measurement.
+#: Which of the methods that score alike is taken, first to last: several of them together; an ensemble that uses the
+#: site's unlabelled patients; a linear model, which a reader can check by hand; other networks; trees, which do not
+#: extrapolate; the method that learns from its own guesses. docs/CHOOSING.md has the measurement.
 PREFERENCE = (
     COMMITTEE,
     "transductive_ensemble",
@@ -44,14 +44,13 @@ PREFERENCE = (
 ERRORS = 2.0
 #: ... and within this log loss: under a large shift the error grows until a straight line counts as good as a curve.
 ALIKE = 0.02
-#: Added to a method's log loss before methods are compared: what trees gain where source patients are, and lose again
-#: beyond them, where their risk no longer changes.
+#: Added to a method's log loss before methods are compared. Trees gain this much among source patients and lose it
+#: again beyond them, where their predictions do not change.
 HANDICAP = {"gradient_boosting": 0.03}
-#: With fewer effective source patients a choice rests on little, and the report says so. Averaging one method of each
-#: kind instead was no better (docs/CHOOSING.md).
+#: With fewer effective source patients the evidence for a choice is weak, and the report says so. Averaging one method
+#: of each kind instead was no better (docs/CHOOSING.md).
 FEWEST_TO_CHOOSE = 35
-#: Methods that are no networks; of the networks one is a member of a committee, because what they have in common would
-#: count twice.
+#: Methods that are no networks. Only one network joins a committee, because networks make similar errors.
 OTHER_KINDS = ("logistic_regression", "gradient_boosting")
 
 
@@ -107,7 +106,7 @@ def weigh_out_of_fold(
 
 @dataclass(frozen=True)
 class Score:
-    """What is known of a method before choosing.
+    """The scores of a method before choosing.
 
     Attributes:
         method: Name of the method.
@@ -135,13 +134,13 @@ class Score:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Of a committee, its members; of any other method nobody."""
+        """The members of a committee; empty for any other method."""
         settings = self.trial.settings if self.method == COMMITTEE and self.trial is not None else {}
         return tuple(settings.get("members", ()))
 
     @property
     def plain_log_loss(self) -> float | None:
-        """Mean log loss of out-of-fold source patients, all of them alike."""
+        """Unweighted mean log loss of out-of-fold source patients."""
         if self.folds is not None:
             return self.folds.plain_log_loss
         return None if self.trial is None else self.trial.log_loss
@@ -163,7 +162,7 @@ class ChoiceRow:
         weighted_log_loss: Importance-weighted out of fold, whatever the criterion.
         n: Rows behind log_loss.
         effective_n: Kish's size of these rows under their weights.
-        plain_log_loss: Of out-of-fold source patients, all of them alike.
+        plain_log_loss: Unweighted mean of out-of-fold source patients.
     """
 
     method: str

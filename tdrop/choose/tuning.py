@@ -34,10 +34,10 @@ from tdrop.metrics import auroc, brier, class_brier, macro_auroc, misclassified
 
 logger = logging.getLogger(__name__)
 
-#: Out-of-fold log loss that other settings must gain over the defaults: smaller gains were as often losses at the
+#: Out-of-fold log loss by which other settings must beat the defaults: smaller gains were as often losses at the
 #: target (docs/CHOOSING.md).
 WORTH = 0.005
-#: Share of the trials that go on to all folds after the first.
+#: Share of the trials that are run on all folds after the first one.
 GOING_ON = 1 / 3
 
 
@@ -262,7 +262,7 @@ def tune(
 def promising(trials: Sequence[Trial]) -> tuple[int, ...]:
     """Places of the trials that are run on all folds after the first one.
 
-    A third of the trials, rounded up, goes on by loss; so do the defaults, against which the others are compared.
+    These are the third of the trials, rounded up, with the lowest loss, and the defaults, which all are compared with.
     """
     scored = _scored(trials)
     if not scored:

@@ -1,14 +1,15 @@
 """Whose outcomes to look up: a list drawn with known probabilities, and unbiased numbers from its outcomes.
 
-A patient tells most about a number when its outcome is in doubt and the number moves with it: |slope| sqrt(r (1 - r)),
-r the forecast's idea of the true risk. The probabilities mix that with an even draw, so that no patient counts for
-too many others, and the draw is systematic along the risks: every list spans the whole range (active testing, Kossen
-et al. 2021, in the form of survey sampling: difference estimators, Saerndal et al. 1992).
+A patient's outcome says most about a number when it is uncertain and the number depends on it: |slope| sqrt(r (1 - r)),
+r being the forecast's estimate of the true risk. The probabilities mix that score with equal probabilities, so that no
+patient stands for too many others. The draw is systematic along the risks, so every list spans the whole range (active
+testing, Kossen et al. 2021, as survey sampling: difference estimators, Saerndal et al. 1992).
 
-What comes back mends the forecast's masses: u = r + (y - r) / probability for a patient on the list, u = r for all
-others. Its expectation is the true outcome whatever r is: a bad r costs width, never truth. No unbiased way is much
-narrower: with the true risks for r and probabilities in proportion to the doubt the variance is at its lower bound
-(Godambe and Joshi 1965), and these intervals are within some percent of it. What narrows them further is the forecast.
+The outcomes correct the forecast's masses: u = r + (y - r) / probability for a patient on the list, u = r for all
+others. Its expectation is the true outcome whatever r is: a bad r makes intervals wider, never wrong. No unbiased
+estimator is much narrower: with the true risks as r and probabilities in proportion to the score the variance is at its
+lower bound (Godambe and Joshi 1965), and these intervals are within a few percent of it. Only joining the forecast
+narrows them further.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from tdrop.metrics import apply_lines, weighted_lines
 
 #: Share of the probability that is spread evenly: nobody counts for more than 1 / EVEN as many as in a plain draw.
 EVEN = 0.4
-#: With fewer outcomes of one kind than this a list says nothing about ranking.
+#: With fewer outcomes of one kind than this no AUROC is estimated from a list.
 FEWEST_OF_A_CLASS = 4
 
 
@@ -52,7 +53,7 @@ def draw_list(
 
     Args:
         risk: The risks that are to be judged (rows,).
-        true: An idea of the true risks (rows,), such as `true_risk`.
+        true: Estimates of the true risks (rows,), such as `true_risk`.
         threshold: The decision level.
         n: How many.
         seed: Of the draw.
@@ -74,9 +75,9 @@ def draw_list(
     probability[unknown] = inclusion(_doubt(risk, true, threshold)[unknown], n)
     generator = np.random.default_rng([seed, 31])
     start = generator.random()
-    # Among equal risks every list has an order of its own: the teeth would else walk through the file.
+    # Equal risks are shuffled, because the file may be sorted by outcome.
     order = np.lexsort((generator.permutation(rows), np.asarray(risk)))
-    # A comb of n teeth over the cumulated probabilities picks n different rows, each with its own probability.
+    # Systematic sampling: n equally spaced points on the cumulated probabilities pick n different rows.
     reached = np.floor(np.concatenate([[0.0], np.cumsum(probability[order])]) - start + 1e-9)
     picked = np.sort(order[np.diff(reached) > 0])
     return Drawn(picked, probability[picked])
@@ -209,8 +210,8 @@ def estimate_from_list(
 
     Args:
         risk: The method's risks of all the site's patients (rows,).
-        true: The idea of the true risks that the list was drawn by, or any other made without these outcomes (rows,).
-        known: What came back.
+        true: Estimates of the true risks (rows,), those of the draw or others made without these outcomes.
+        known: The outcomes of the list.
         threshold: The decision level.
         answers: The method's forecast, to be updated.
         level: Of the intervals, which are over which patients were looked up.
@@ -235,10 +236,10 @@ def estimate_from_list(
 def _values(risk: NDArray[Any], true: NDArray[Any], known: ListOutcomes, threshold: float) -> tuple[Doubles, Doubles]:
     """The five numbers (5,) and their standard errors (5,).
 
-    The variance of an outcome is halfway between what it did and what the mended risk expects of it: few outcomes that
-    happen to agree with their risks make no short interval, and risks that are wrong still widen it.
+    The variance of an outcome is the mean of its squared residual and of r (1 - r): a few outcomes that happen to agree
+    with their risks make no short interval, and wrong risks still widen it.
     """
-    guess = _mended(true, known)
+    guess = _correct_risks(true, known)
     guess_of_known, chance = guess[known.rows], known.probability
     masses = guess.copy()
     masses[known.rows] += (known.y - guess_of_known) / chance
@@ -253,7 +254,7 @@ def _update(
 ) -> tuple[float | None, float | None, float | None]:
     """Forecast and outcomes together: (value, low, high).
 
-    A forecast that the outcomes contradict loses its say: its spread is at least what they show it to be.
+    A forecast that the outcomes contradict counts less: its spread is at least as large as they show it to be.
     """
     if before is None or before.value is None or before.sampling is None:
         return None, None, None
@@ -268,7 +269,7 @@ def _update(
     return centre, low, high
 
 
-def _mended(true: NDArray[Any], known: ListOutcomes) -> Doubles:
+def _correct_risks(true: NDArray[Any], known: ListOutcomes) -> Doubles:
     """The estimated true risks (rows,), moved by one intercept that the known outcomes give."""
     guess = np.asarray(true, dtype=np.float64)
     line = weighted_lines(known.y, guess[known.rows], (1 / known.probability)[None], slope=False)

@@ -1,7 +1,7 @@
 """A rehearsal: every labelled site in turn plays the new site, with its outcomes locked until everything is decided.
 
-What came of it is the network's own evidence for every promise that a report makes: whether the verdict was right,
-what the choice without labels cost, and how far off the forecast was.
+The results show on the network's own sites how far a report can be trusted: whether the verdict was right, what the
+choice without labels cost, and how far off the forecast was.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Whether a transfer is sensible: by how large the difference is, never by a p-value, and by what else is known.
+"""Whether a transfer is sensible: by the size of the difference, never by a p-value, and by other grounds.
 
-Beside the patients' features, these speak against "go": few source outcomes, patients shared with the source, and
-outcomes known already. Each ground is numbers; `tdrop.report` writes sentences from them.
+Besides the patients' features, these can speak against "go": few source outcomes, patients shared with the source,
+little benefit, and outcomes that are known already. A ground holds numbers; `tdrop.report` writes the sentences.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CAUTION_OUTSIDE = 0.10
 STOP_OUTSIDE = 0.25
 #: An interval wider than this cannot tell "alike" from "noticeably different" (.5 from .65).
 WIDEST_INTERVAL = 0.15
-#: Fewer source patients with the outcome, or without it, teach no model.
+#: With fewer source patients with the outcome, or without it, no model can be learnt.
 FEWEST_SOURCE_OUTCOMES = 10
 #: From this share of target patients who are the source's own, results no longer speak of new patients.
 CAUTION_SHARED = 0.10
@@ -72,11 +72,11 @@ def judge_shift(auroc: DomainAuroc | None, outside: float | None) -> Verdict:
 
 @dataclass(frozen=True)
 class Ground:
-    """One thing that speaks in the verdict.
+    """One ground of the verdict.
 
     Attributes:
         kind: What it is about.
-        verdict: What it says by itself.
+        verdict: The verdict by this ground alone.
         count: Patients it counts: outcomes of the rarer class, shared patients, those acted on, or outcomes that
             happened.
         of: Patients among whom they were counted.
