@@ -8,11 +8,12 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from hypothesis import HealthCheck, settings as examples
 
 # A shell lets what it runs in the background ignore Ctrl-C, and so would the commands that tests interrupt.
@@ -47,6 +48,8 @@ SCRATCH = Path(tempfile.mkdtemp(prefix="process-", dir=SHARED))
 os.environ.update(TDROP_HOME=str(SCRATCH / "home"), PREFECT_HOME=str(SCRATCH / "prefect"))
 for name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI"):
     os.environ.pop(name, None)
+# Where it is set, as in many images, each command that a test starts would compile the whole project again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 from tdrop.home import prepare_environment  # noqa: E402
 
@@ -166,18 +169,70 @@ def write_tiny_network(folder: Path, rows=TINY_ROWS, seed: int = 0):
     from servers import empty_record
 
     from tdrop.data import write_demo_network
-    from tdrop.home import Workspace
 
     contracts = folder / "network" / "data_contracts"
     shutil.copytree(PROJECT / "data_contracts", contracts)
     # The demo's site that is stopped: tests that want one stop another. Of its sources one is enough.
     for name in ("ferryside", "riverside", "southgate"):
         (contracts / "sites" / f"{name}.yaml").unlink()
-    workspace = Workspace.at(folder / "home", contracts)
+    workspace = workspace_in(folder)
     write_demo_network(workspace.root / "demo", rows, seed=seed)
     settle(workspace.root / "demo")
     shutil.copy(empty_record(), workspace.root / "mlflow.db")
     return workspace
+
+
+def workspace_in(folder: Path):
+    """The workspace of a tiny network in a folder."""
+    from tdrop.home import Workspace
+
+    return Workspace.at(folder / "home", folder / "network" / "data_contracts")
+
+
+def copy_network(network: Path, folder: Path):
+    """Copies a tiny network with all that its home holds; returns the copy's workspace."""
+    shutil.copytree(network, folder, symlinks=True, dirs_exist_ok=True)
+    return workspace_in(folder)
+
+
+def compared_network(folder: Path):
+    """The tiny network as `tdrop shift` leaves it: transfers of harbour and lakeside find all stages before training.
+
+    Not for tests of what happens in these stages, nor of whether outcomes reach them.
+    """
+
+    def make(folder: Path) -> None:
+        from flows.shift import compare_patients
+
+        workspace = write_tiny_network(folder)
+        for site in ("harbour", "lakeside"):
+            compare_patients(workspace.resolve(site))
+            shutil.rmtree(workspace.site(site))
+
+    return copy_network(made_once("compared", make), folder)
+
+
+def finished_network(folder: Path, *methods: str):
+    """The tiny network after one transfer of harbour with the cheap settings of `cheap(*methods)`."""
+
+    def make(folder: Path) -> None:
+        transfer(compared_network(folder), "harbour", cheap(*methods))
+
+    return copy_network(made_once("-".join(("finished", *methods)), make), folder)
+
+
+def made_once(name: str, make: Callable[[Path], None]) -> Path:
+    """A folder that `make` fills once for all processes of the session; tests copy it and never write into it."""
+    folder = SHARED / "networks" / name
+    folder.parent.mkdir(exist_ok=True)
+    with FileLock(SHARED / f"{name}.lock"):
+        if not folder.is_dir():
+            try:
+                make(folder)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+    return folder
 
 
 def settle(folder: Path) -> None:

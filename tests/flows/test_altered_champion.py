@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from command import tdrop
-from conftest import leave_reports_out, transfer, write_tiny_network
+from conftest import cheap, finished_network, leave_reports_out, transfer
 
 from flows.audit import audit_site
 from tasks.models import copy_of
@@ -17,7 +17,6 @@ from tasks.recalibrate import recalibrate_site
 from tasks.registry import CHAMPION, promote_candidate, restore_champion
 from tasks.run import last_run
 from tasks.score import find_champion, score_batch
-from tasks.settings import TransferSettings
 from tasks.tracking import connect, version_at
 from tdrop.base import TdropError
 from tdrop.served.promotion import ADDED
@@ -30,15 +29,13 @@ NAME = "tdrop-harbour"
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory):
     """One tiny site with two champions: version 1, and in use version 2."""
-    workspace = write_tiny_network(tmp_path_factory.mktemp("altered"))
     method = "logistic_regression"
+    workspace = finished_network(tmp_path_factory.mktemp("altered"), method)
+    promote_candidate(workspace, "harbour", by="Dr Chen", note="review clinics only")
     with pytest.MonkeyPatch.context() as patch:
         leave_reports_out(patch)
-        for refits in (5, 6):
-            chosen = {"methods": (method,), "method_settings": {method: {"refits": refits}}}
-            settings = TransferSettings(**chosen, seeds=1, trials=1, folds=2, bootstrap=50)
-            transfer(workspace, "harbour", settings)
-            promote_candidate(workspace, "harbour", by="Dr Chen", note="review clinics only")
+        transfer(workspace, "harbour", cheap(method, method_settings={method: {"refits": 6}}))
+    promote_candidate(workspace, "harbour", by="Dr Chen", note="review clinics only")
     return workspace
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 
 import pandas as pd
 import pytest
-from conftest import cheap, leave_reports_out, transfer as run_transfer, write_tiny_network
+from conftest import cheap, compared_network, finished_network, transfer as run_transfer, write_tiny_network
 
 from tasks.registry import promote_candidate
 from tdrop.base import Unwritable, UsageError
@@ -54,11 +54,7 @@ def at(moment, happens):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    workspace = write_tiny_network(tmp_path_factory.mktemp("undisturbed"))
-    with pytest.MonkeyPatch.context() as patch:
-        leave_reports_out(patch)
-        transfer(workspace)
-    return workspace
+    return finished_network(tmp_path_factory.mktemp("undisturbed"), "logistic_regression")
 
 
 def evaluation(workspace) -> bytes:
@@ -162,7 +158,7 @@ def test_a_damaged_record_costs_the_record_alone_and_is_left_as_it_is(tmp_path, 
 
 
 def test_a_clock_that_jumps_back_a_day_changes_nothing(tmp_path, monkeypatch, undisturbed):
-    workspace, real = write_tiny_network(tmp_path), time.time
+    workspace, real = compared_network(tmp_path), time.time
     with at("match", lambda: monkeypatch.setattr(time, "time", lambda: real() - 86_400)):
         assert transfer(workspace).not_recorded is None
     assert evaluation(workspace) == evaluation(undisturbed)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from command import tdrop
-from conftest import cheap, settle, transfer as run_transfer, write_tiny_network
+from conftest import cheap, finished_network, settle, transfer as run_transfer, write_tiny_network
 
 from flows.audit import audit_site, forecasts_held
 from tasks.audit import LEDGER, Audit, entries, weighed_outcomes
@@ -34,11 +34,9 @@ def transfer(workspace, settings, again=False):
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory, settings):
+def workspace(tmp_path_factory):
     """A site that was transferred, audited on the outcomes of a list, and transferred again."""
-    found = write_tiny_network(tmp_path_factory.mktemp("forecast"))
-    transfer(found, settings)
-    return found
+    return finished_network(tmp_path_factory.mktemp("forecast"))
 
 
 def labels_of(workspace) -> Path:

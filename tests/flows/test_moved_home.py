@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from conftest import cheap, transfer, write_tiny_network
+from conftest import cheap, finished_network
 
 from tasks.registry import promote_candidate
 from tasks.tracking import connect
@@ -43,8 +43,7 @@ print(json.dumps({"by": before.by, "scored": scored.scored, "unchanged": bool(ag
 
 
 def test_a_moved_home_promotes_scores_and_finds_everything_done(tmp_path: Path) -> None:
-    workspace = write_tiny_network(tmp_path / "old")
-    transfer(workspace, "harbour", SETTINGS)
+    workspace = finished_network(tmp_path / "old", "logistic_regression")
     promote_candidate(workspace, "harbour", by="Dr A", note="review clinics only")
     batch = pd.read_csv(workspace.root / "demo" / "harbour.csv").head(30)
     batch.to_csv(tmp_path / "batch.csv", index=False)

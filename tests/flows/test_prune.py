@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from command import tdrop
-from conftest import settle, transfer, write_tiny_network
+from conftest import finished_network, settle, transfer, write_tiny_network
 from filelock import FileLock
 from separate_process import go_on, start_transfer, wait_for_pause
 
@@ -28,8 +28,8 @@ from tdrop.home.workspace import Workspace
 
 
 @pytest.fixture(scope="module")
-def workspace(tmp_path_factory):
-    return write_tiny_network(tmp_path_factory.mktemp("prune"))
+def workspace(tmp_path_factory, prefect_server):
+    return finished_network(tmp_path_factory.mktemp("prune"))
 
 
 @pytest.fixture(autouse=True)
@@ -52,8 +52,7 @@ def runs_of(workspace, site):
 
 
 def test_young_work_is_left_alone(workspace, tiny_settings):
-    for site in ("harbour", "hillside"):
-        transfer(workspace, site, tiny_settings)
+    transfer(workspace, "hillside", tiny_settings)
     before = sorted((workspace.root / "store").glob("*/*"))
     assert prune(workspace, 30).startswith("Removed 0 stages and 0 MLflow runs")
     assert sorted((workspace.root / "store").glob("*/*")) == before
@@ -112,7 +111,7 @@ def test_pruning_beside_a_first_run_takes_nothing_from_it(tmp_path, tiny_setting
     workspace = write_tiny_network(tmp_path)
     monkeypatch.setenv("TDROP_HOME", workspace.home)
     moments = ("encode", "match", "tune", "fit")
-    process = start_transfer(workspace, tiny_settings, "harbour", 1, pauses=moments)
+    process = start_transfer(workspace, tiny_settings, "harbour", 0, pauses=moments)
     for moment in moments:
         wait_for_pause(process, moment)
         before = sorted(workspace.store.glob("*/[!.]*"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import cheap, transfer, write_tiny_network
+from conftest import finished_network, transfer
 from scipy.special import expit, logit
 
 from tasks.labels import DRAW, store_labels, write_list
@@ -42,9 +42,7 @@ ROWS = {
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory):
     """One tiny site, transferred but not promoted."""
-    workspace = write_tiny_network(tmp_path_factory.mktemp("recalibrate"))
-    transfer(workspace, "harbour", cheap("logistic_regression"))
-    return workspace
+    return finished_network(tmp_path_factory.mktemp("recalibrate"), "logistic_regression")
 
 
 def recalibrate(workspace, labels=None, rung=None):
