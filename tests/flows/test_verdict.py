@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import cheap, settle, transfer as run_transfer
+from conftest import cheap, compared_network, finished_network, settle, transfer as run_transfer
 from scipy.special import expit, logit
 
 from flows.audit import audit_site, next_step
@@ -30,6 +30,18 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 
 SITE = "harbour"
 SETTINGS = cheap("logistic_regression")
+
+
+@pytest.fixture
+def compared(tmp_path):
+    """The tiny network, whose source is read and checked."""
+    return compared_network(tmp_path / "compared")
+
+
+@pytest.fixture
+def finished(tmp_path):
+    """The same after a transfer: other outcomes cost an evaluation and a report."""
+    return finished_network(tmp_path / "finished", "logistic_regression")
 
 
 def rewrite(workspace, name, change):
@@ -83,59 +95,59 @@ def test_a_source_that_nothing_can_be_fitted_on_stops_the_site_before_any_fit(ti
     assert not made & {"trial", "fit", "models"}
 
 
-def test_one_patient_many_times_over_is_no_go(tiny_network):
+def test_one_patient_many_times_over_is_no_go(compared):
     rewrite(
-        tiny_network,
+        compared,
         "harbour.csv",
         lambda frame: pd.concat([frame.head(1)] * len(frame)).assign(patient_id=list(frame["patient_id"])),
     )
-    assert shift_of(tiny_network)["verdict"] == "stop"
+    assert shift_of(compared)["verdict"] == "stop"
 
 
-def test_a_target_of_the_sources_own_patients_stops_and_makes_no_candidate(tiny_network, tmp_path):
-    source = pd.read_csv(tiny_network.root / "demo" / "registry.csv")
-    rewrite(tiny_network, "harbour.csv", lambda _: source.drop(columns="died_10y").head(150))
-    (tiny_network.root / "demo" / "harbour_outcomes.csv").unlink()
-    summary = transfer(tiny_network)
+def test_a_target_of_the_sources_own_patients_stops_and_makes_no_candidate(compared, tmp_path):
+    source = pd.read_csv(compared.root / "demo" / "registry.csv")
+    rewrite(compared, "harbour.csv", lambda _: source.drop(columns="died_10y").head(150))
+    (compared.root / "demo" / "harbour_outcomes.csv").unlink()
+    summary = transfer(compared)
     assert summary.verdict == "stop"
-    assert "150 of the 150 patients here are the source's own" in page(tiny_network)
-    assert "too different" not in page(tiny_network)
-    run = last_run(tiny_network, SITE)
-    assert site_record(tiny_network, run, assemble(tiny_network, run), tmp_path / "record").candidate is None
+    assert "150 of the 150 patients here are the source's own" in page(compared)
+    assert "too different" not in page(compared)
+    run = last_run(compared, SITE)
+    assert site_record(compared, run, assemble(compared, run), tmp_path / "record").candidate is None
 
 
 @pytest.mark.parametrize("hidden", [False, True])
-def test_outcomes_that_contradict_the_risks_harden_the_verdict(tiny_network, tmp_path, hidden):
+def test_outcomes_that_contradict_the_risks_harden_the_verdict(finished, tmp_path, hidden):
     """Nobody had the outcome: the label-free comparison stands, the report's verdict and the record's do not."""
     if hidden:
-        not_exempt(tiny_network)
-    rewrite(tiny_network, "harbour_outcomes.csv", lambda frame: frame.assign(died_10y=0))
-    summary = transfer(tiny_network)
+        not_exempt(finished)
+    rewrite(finished, "harbour_outcomes.csv", lambda frame: frame.assign(died_10y=0))
+    summary = transfer(finished)
     assert summary.verdict == "stop"
     words = r"expected in \d+ of the 150 patients with a known outcome and happened in none"
-    assert re.search(words, page(tiny_network))
-    before = (tiny_network.latest(SITE) / "shift.html").read_text(encoding="utf-8")
+    assert re.search(words, page(finished))
+    before = (finished.latest(SITE) / "shift.html").read_text(encoding="utf-8")
     assert "without any outcome" in before
     assert "known outcome" not in before, "a page about patients before any outcome tells of outcomes"
-    run = last_run(tiny_network, SITE)
+    run = last_run(finished, SITE)
     assert run.stages.shift.json("shift.json")["verdict"] != "stop"
-    record = site_record(tiny_network, run, assemble(tiny_network, run), tmp_path / "record")
+    record = site_record(finished, run, assemble(finished, run), tmp_path / "record")
     assert (record.candidate, record.tags["verdict"]) == (None, "stop")
-    export_site(tiny_network, run, assemble(tiny_network, run), tmp_path / "export")
+    export_site(finished, run, assemble(finished, run), tmp_path / "export")
     assert "and happened in none" in (tmp_path / "export" / "report.html").read_text(encoding="utf-8")
     ground = json.loads((tmp_path / "export" / "shift.json").read_text())["grounds"][-1]
     assert (ground["kind"], ground["count"]) == ("known_outcomes", 0)
     assert (ground["low"] is None) == hidden
 
 
-def test_outcomes_overrule_a_stop_and_earn_a_recalibrated_candidate(tiny_network, tmp_path):
+def test_outcomes_overrule_a_stop_and_earn_a_recalibrated_candidate(compared, tmp_path):
     """Patients who are all far older than the source's: stop without outcomes, caution with enough of them."""
-    rewrite(tiny_network, "harbour.csv", lambda frame: frame.assign(age=97.0))
-    (tiny_network.root / "demo" / "harbour_outcomes.csv").unlink()
-    assert transfer(tiny_network).verdict == "stop"
-    run = last_run(tiny_network, SITE)
-    assert site_record(tiny_network, run, assemble(tiny_network, run), tmp_path / "before").candidate is None
-    risk = pd.read_csv(tiny_network.latest(SITE) / "patients.csv", dtype={"id": str}).set_index("id")["risk"]
+    rewrite(compared, "harbour.csv", lambda frame: frame.assign(age=97.0))
+    (compared.root / "demo" / "harbour_outcomes.csv").unlink()
+    assert transfer(compared).verdict == "stop"
+    run = last_run(compared, SITE)
+    assert site_record(compared, run, assemble(compared, run), tmp_path / "before").candidate is None
+    risk = pd.read_csv(compared.latest(SITE) / "patients.csv", dtype={"id": str}).set_index("id")["risk"]
     score = logit(risk.clip(0.01, 0.99))
     # Far fewer outcomes than expected, and with those of whom most were expected.
     happened = np.random.default_rng(0).random(len(risk)) < expit(4 * (score - score.mean()) / score.std() - 2.5)
@@ -144,69 +156,68 @@ def test_outcomes_overrule_a_stop_and_earn_a_recalibrated_candidate(tiny_network
     def audited(patients):
         file = tmp_path / "known.csv"
         known.head(patients).to_csv(file, index=False)
-        summary = audit_site(tiny_network, SITE, str(file)).summary
-        return summary.verdict, next_step(tiny_network, SITE, summary)
+        summary = audit_site(compared, SITE, str(file)).summary
+        return summary.verdict, next_step(compared, SITE, summary)
 
     few, enough = audited(12), audited(len(known))
     assert few[0] == "stop", "a dozen outcomes know neither intercept nor benefit well enough"
     assert re.search(r"do not overrule the stop.*tdrop label-list harbour$", few[1])
     assert (enough[0], enough[1].rpartition(": ")[2]) == ("caution", "tdrop promote harbour --by NAME --note TEXT")
-    assert "overrule that: recalibrated on them, the risks are worth acting on" in page(tiny_network)
-    candidate = version_at(tiny_network, SITE, CANDIDATE)
+    assert "overrule that: recalibrated on them, the risks are worth acting on" in page(compared)
+    candidate = version_at(compared, SITE, CANDIDATE)
     assert json.loads(candidate.tags[LINE])["intercept"] < -0.3
-    promote_candidate(tiny_network, SITE, by="Dr Chen", note="on known outcomes")
-    batch = tiny_network.root / "demo" / "harbour.csv"
-    score_batch(tiny_network, SITE, str(batch))
-    scored = pd.read_csv(tiny_network.site(SITE) / "scores" / "patients.csv", dtype={"id": str}).set_index("id")["risk"]
+    promote_candidate(compared, SITE, by="Dr Chen", note="on known outcomes")
+    batch = compared.root / "demo" / "harbour.csv"
+    score_batch(compared, SITE, str(batch))
+    scored = pd.read_csv(compared.site(SITE) / "scores" / "patients.csv", dtype={"id": str}).set_index("id")["risk"]
     assert scored.mean() < risk.mean() - 0.02
 
 
-def test_outcomes_of_the_lower_risks_leave_no_candidate(tiny_network, tmp_path):
+def test_outcomes_of_the_lower_risks_leave_no_candidate(finished, tmp_path):
     """As many outcomes as expected, and all with the patients of whom the fewest were expected."""
-    transfer(tiny_network)
-    listed = pd.read_csv(tiny_network.latest(SITE) / "patients.csv", dtype={"id": str})
+    listed = pd.read_csv(finished.latest(SITE) / "patients.csv", dtype={"id": str})
     risk = listed.set_index("id")["risk"]
     lowest = set(risk.nsmallest(round(risk.sum())).index)
     known = pd.DataFrame({"patient_id": risk.index, "died_10y": risk.index.isin(lowest).astype(int)})
     known.to_csv(tmp_path / "known.csv", index=False)
-    assert last_verdict(tiny_network, SITE) == []
-    audited = audit_site(tiny_network, SITE, str(tmp_path / "known.csv"))
+    assert last_verdict(finished, SITE) == []
+    audited = audit_site(finished, SITE, str(tmp_path / "known.csv"))
     assert audited.summary.verdict == "stop"
-    assert "rank patients here worse than guessing would" in page(tiny_network)
-    assert read_status(tiny_network, SITE).sentence.startswith("Do not use the model here.")
-    assert "stop" in last_verdict(tiny_network, SITE)[0]
-    run = last_run(tiny_network, SITE)
-    assert site_record(tiny_network, run, assemble(tiny_network, run), tmp_path / "record").candidate is None
+    assert "rank patients here worse than guessing would" in page(finished)
+    assert read_status(finished, SITE).sentence.startswith("Do not use the model here.")
+    assert "stop" in last_verdict(finished, SITE)[0]
+    run = last_run(finished, SITE)
+    assert site_record(finished, run, assemble(finished, run), tmp_path / "record").candidate is None
 
 
-def test_a_refused_label_file_costs_the_labels_and_not_the_report(tiny_network):
+def test_a_refused_label_file_costs_the_labels_and_not_the_report(finished):
     """One transfer after another: only the label file changes, so only the evaluation is made anew."""
-    outcomes = pd.read_csv(tiny_network.root / "demo" / "harbour_outcomes.csv")
+    outcomes = pd.read_csv(finished.root / "demo" / "harbour_outcomes.csv")
     refused = {
         "cannot be used": outcomes.assign(died_10y=outcomes["died_10y"].map({0: "value-a", 1: "value-b"})),
         "name no patient": outcomes.assign(patient_id="X" + outcomes["patient_id"]),
         "contradicts another row": pd.concat([outcomes, outcomes.assign(died_10y=1 - outcomes["died_10y"])]),
     }
     for words, frame in refused.items():
-        rewrite(tiny_network, "harbour_outcomes.csv", lambda _, frame=frame: frame)
-        assert transfer(tiny_network).labelled == 0
-        assert "The outcomes were not used" in page(tiny_network)
-        assert words in page(tiny_network)
-        assert "value-a" not in page(tiny_network)
-    rewrite(tiny_network, "harbour_outcomes.csv", lambda _: outcomes)
-    assert transfer(tiny_network).labelled == len(outcomes)
-    assert "not used" not in page(tiny_network)
+        rewrite(finished, "harbour_outcomes.csv", lambda _, frame=frame: frame)
+        assert transfer(finished).labelled == 0
+        assert "The outcomes were not used" in page(finished)
+        assert words in page(finished)
+        assert "value-a" not in page(finished)
+    rewrite(finished, "harbour_outcomes.csv", lambda _: outcomes)
+    assert transfer(finished).labelled == len(outcomes)
+    assert "not used" not in page(finished)
 
 
-def test_every_place_counts_the_same_referrals(tiny_network):
+def test_every_place_counts_the_same_referrals(compared):
     """Patients unlike anyone at the source are on the list, in the numbers, the summary and the page."""
-    rewrite(tiny_network, "harbour.csv", lambda frame: frame.assign(age=frame["age"].where(frame.index >= 30, 97.0)))
-    summary = transfer(tiny_network)
-    listed = pd.read_csv(tiny_network.latest(SITE) / "patients.csv", keep_default_na=False)
+    rewrite(compared, "harbour.csv", lambda frame: frame.assign(age=frame["age"].where(frame.index >= 30, 97.0)))
+    summary = transfer(compared)
+    listed = pd.read_csv(compared.latest(SITE) / "patients.csv", keep_default_na=False)
     unlike = listed["why"].str.contains("unlike anyone the model learned from").sum()
     assert unlike > 0
     assert summary.reasons["unlike_referrals"] == unlike
     assert summary.referred == listed["refer"].sum()
-    text = (tiny_network.latest(SITE) / "report.html").read_text(encoding="utf-8")
+    text = (compared.latest(SITE) / "report.html").read_text(encoding="utf-8")
     assert f"<li>unlike anyone the model learned from: {unlike}</li>" in text
     assert f"Patients on the list: {summary.referred}," in text
