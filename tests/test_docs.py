@@ -107,6 +107,15 @@ def test_every_file_that_a_page_links_is_there() -> None:
     assert [(page, link) for page, link in local if not ((PROJECT / page).parent / link).exists()] == []
 
 
+def test_every_row_of_a_table_has_the_cells_of_its_head() -> None:
+    wrong = []
+    for page, text in PAGES.items():
+        for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.MULTILINE):
+            head, *rows = (len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines())
+            wrong += [(page, table.splitlines()[0]) for bars in rows if bars != head]
+    assert wrong == []
+
+
 def test_every_benchmark_that_a_page_runs_is_there() -> None:
     from benchmarks.__main__ import app as benchmarks_app
 

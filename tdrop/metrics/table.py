@@ -219,7 +219,7 @@ def _unlike_referrals(patients: Patients) -> Total:
 )
 def _referred(patients: Patients) -> Total:
     """patients with any of the three reasons: `refer` in `patients.csv`; with `within_capacity`, at most the capacity,
-    those with more reasons first and among these those with more expected loss"""
+    those with more reasons first, then those with more expected loss"""
     return Total(patients.referrals.referred)
 
 
@@ -287,14 +287,14 @@ def _calibration_slope(patients: Patients) -> Statistic:
 
 @metric(
     "Calibration error",
-    "Average distance of predicted and observed risk over ten groups, beyond what chance makes of it.",
+    "Average distance of predicted and observed risk over ten groups, beyond what chance explains.",
     *("floor", "bounded"),
     views=("scores",),
     tasks=CLASSIFIED,
 )
 def _ece(patients: Patients) -> Statistic:
-    """mean distance of mean risk and observed share over ten groups of like size (equal risks stay together), weighted
-    by patients, beyond what chance makes of it; of several classes the mean over classes"""
+    """mean distance of mean risk and observed share over ten groups of similar size (equal risks stay together),
+    weighted by patients, beyond what chance explains; of several classes the mean over classes"""
     return calibration_error_statistic(patients.y, patients.risk, patients.weight)
 
 
@@ -386,13 +386,13 @@ def _net_benefit(patients: Patients) -> Mean:
 
 @metric(
     "Net benefit with referral",
-    "The same when referred patients go to a clinician who is taken to decide rightly; looking costs nothing here.",
+    "The same when referred patients go to a clinician who is assumed to decide correctly; looking costs nothing here.",
     tells="weights",
     views=("benefit",),
 )
 def _net_benefit_refer(patients: Patients) -> Mean:
-    """the same when referred patients go to a clinician who is taken to decide rightly (the paper's assumption); the
-    cost of looking is not subtracted"""
+    """the same when referred patients go to a clinician who is assumed to decide correctly (the paper's assumption);
+    the cost of looking is not subtracted"""
     return Mean(per_row_benefit(patients.y, patients.risk, patients.decision.risk_level, patients.referrals.referred))
 
 
@@ -415,13 +415,13 @@ def _referrals_per_gain(patients: Patients) -> Ratio:
 
 @metric(
     "Accuracy",
-    "Share of patients whose likeliest class is the one that came.",
+    "Share of patients whose likeliest class is the true one.",
     *("subgroups", "compared", "recorded"),
     shape="share",
     tasks=("classes",),
 )
 def _accuracy(patients: Patients) -> Mean:
-    """share of patients whose likeliest class is the one that came; several classes only"""
+    """share of patients whose likeliest class is the true one; several classes only"""
     return Mean(~patients.wrong)
 
 
@@ -454,7 +454,7 @@ def _r2(patients: Patients) -> Statistic:
     tasks=("regression",),
 )
 def _mae(patients: Patients) -> Mean:
-    """mean of |value - outcome|"""
+    """mean absolute difference of value and outcome"""
     return Mean(np.abs(patients.risk - patients.y))
 
 
