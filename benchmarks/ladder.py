@@ -159,7 +159,7 @@ def _shift_of(name: str) -> str:
 
 
 def simulated_site(seed: int) -> Sides:
-    """Draws a source and a site that differs from it in what `SHIFTS` says; every third is far from its source."""
+    """Draws a source and a site that differs from it by one of `SHIFTS`; every third site is far from its source."""
     generator = np.random.default_rng([seed, 5])
     far, shift = seed % 3 == 0, SHIFTS[seed // 3 % len(SHIFTS)]
     features, base = int(generator.choice([4, 8, 15])), float(generator.choice(list(BASES.values())))

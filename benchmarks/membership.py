@@ -23,7 +23,7 @@ SIZES, QUICK_SIZES = (500, 1_500, 5_000), (60,)
 MODELS, QUICK_MODELS = 16, 4
 QUICK = ("mlp", "logistic_regression")
 TARGET_ROWS, PASSES = 500, 50
-#: The share of patients who are wrongly called members, at which the share of members found is told.
+#: The share of patients wrongly called members at which the share of members found is reported.
 FALSE_ALARMS = 0.01
 
 

@@ -58,7 +58,7 @@ PROMISED: Mapping[SiteNumber, tuple[str, Callable[..., Any]]] = {
 
 @dataclass(frozen=True)
 class PublicNetwork(Transfer):
-    """A table and the column that says its sites; no `source` is named, because every site is one in turn.
+    """A table and the column that names its sites; it has no `source`, because every site is a source in turn.
 
     Attributes:
         site: The column.
@@ -70,7 +70,7 @@ class PublicNetwork(Transfer):
     rows: str | None = None
 
     def cohorts(self, most_rows: int = MOST_ROWS) -> dict[str, Cohort]:
-        """By site, its people, at most so many; encoded alike, without any outcome. None where counts are too low."""
+        """The people of each site, at most so many, encoded without outcomes; empty where counts are too low."""
         table = load_public(self.table)
         table = table if self.rows is None else table.query(self.rows, engine="python")
         y = pd.Series(self.outcomes(table), index=table.index)
@@ -96,14 +96,14 @@ class PublicNetwork(Transfer):
 
 @cache
 def public_networks() -> Mapping[str, PublicNetwork]:
-    """By title, all that are listed."""
+    """All networks of `networks.yaml`, by title."""
     document = yaml.safe_load((CONTRACTS / "networks.yaml").read_text(encoding="utf-8"))
     return {title: read(PublicNetwork, given) for title, given in document.items()}
 
 
 @dataclass(frozen=True)
 class NewSite:
-    """What became of one site that was the new one.
+    """The result of one site that played the new site.
 
     Attributes:
         people: With a known outcome.
@@ -183,7 +183,7 @@ def choose_pooled(held: Sequence[Held], pool: Cohort, methods: Sequence[str]) ->
 def _promise(
     held: Sequence[Held], chosen: Candidate, pool: Cohort, target: Cohort, risk: Doubles
 ) -> dict[str, dict[str, tuple[float, float, float]]]:
-    """What a forecast says of the new site: by held-out sites, without labels, and by both together."""
+    """The forecast for the new site: by held-out sites, without labels, and by both together."""
     assert pool.y is not None
     weights = density_ratio_weights(propensity(pool, target, kind="logistic"))
     held_out_risk = np.concatenate([source.risks[chosen] for source in held])
@@ -277,7 +277,7 @@ def run(options: Options) -> Results:
 
 
 class Study:
-    """Tables of what was measured.
+    """The tables of the study.
 
     Attributes:
         networks: By title, the sites that were the new one.
@@ -292,7 +292,7 @@ class Study:
         self._titles = np.repeat(list(networks), [len(new_sites) for new_sites in networks.values()])
 
     def values(self, number: SiteNumber) -> pd.DataFrame:
-        """Of every site (rows) and candidate (columns)."""
+        """One number of every site (rows) and candidate (columns)."""
         rows = [{name: score.value(number) for name, score in site.scores.items()} for site in self.sites]
         return pd.DataFrame(rows, index=self._titles)
 

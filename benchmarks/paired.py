@@ -54,7 +54,7 @@ def mean_over_problems(values: Sequence[float], digits: int = 3) -> Estimate:
 
 
 def mean_of(values: Sequence[float | None]) -> float | None:
-    """The mean over refits; none where one refit has no value."""
+    """The mean over refits; None where a refit has no value."""
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if len(known) == len(values) else None
 
@@ -150,7 +150,7 @@ def differences_of(pairs: Sequence[tuple[Values, Values]], measure: str) -> list
 
 
 def _values(problems: Sequence[Mapping[str, Values]], name: str, measure: str) -> list[float]:
-    """Of one row, over the problems where the measure is defined for every row that has it at all."""
+    """The values of one row, over the problems where the measure is defined for every row that has it at all."""
     rows = [row for row in problems[0] if any(problem[row][measure] is not None for problem in problems)]
     complete = [problem for problem in problems if all(problem[row][measure] is not None for row in rows)]
     return [value for problem in complete if (value := problem[name][measure]) is not None]

@@ -99,7 +99,7 @@ PROSTATE: Mapping[str, tuple[str, Cohorts]] = {
 
 
 def find_problem(name: str) -> Problem:
-    """The problem of a name."""
+    """Returns the problem with this name."""
     problems = _problems()
     if name not in problems:
         raise UsageError(f"there is no problem '{name}'{did_you_mean(name, problems)}")

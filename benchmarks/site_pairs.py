@@ -69,7 +69,7 @@ def network_of_sites() -> Network:
 
 
 def extract_of(site: str) -> pd.DataFrame:
-    """What a site sends, in its own words, with times and events beside it."""
+    """The extract of a site, in the site's own codes, with times and events."""
     if site in SUPPORT_GROUPS:
         table = load_survset("support2")
         measured = [str(name) for name in table if str(name).startswith("num_") and name not in KNOWN_LATER]
@@ -87,7 +87,7 @@ def extract_of(site: str) -> pd.DataFrame:
 
 
 def outcomes_of(extract: pd.DataFrame) -> Doubles:
-    """Of a site's patients (rows,): death within 180 days for SUPPORT2, the event within two years elsewhere."""
+    """Outcomes (rows,) of a site: death within 180 days for SUPPORT2, the event within two years elsewhere."""
     support = "fac_sex" in extract
     # Rotterdam's times are in months, all others in days.
     unit = _DAYS_PER_MONTH if "meno" in extract else 1.0

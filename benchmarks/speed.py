@@ -36,7 +36,7 @@ SOURCES = 5
 
 
 def measure(what: str, value: float, unit: str, limit: float | None = None, *, at_least: bool = False) -> Row:
-    """One figure and the bar it is held against; without a limit it is shown only."""
+    """One figure and the limit it must keep; without a limit it is only shown."""
     bar, met = "", ""
     if limit is not None:
         bar = f"{'at least' if at_least else 'at most'} {limit:g}"

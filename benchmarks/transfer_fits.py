@@ -135,7 +135,7 @@ def _combine(
 
 
 def _open(result: _Tuned, sides: Sides, made: Forecast) -> Measured:
-    """Holds a method's risks and forecast against the outcomes."""
+    """Compares a method's risks and forecast with the outcomes."""
     known = np.isfinite(sides.outcomes)
     y, risk = sides.outcomes[known], result.risk[known]
     score = result.score
@@ -218,7 +218,7 @@ PLACEBOS = PERMUTED, CONSTANT, SOURCE_AS_TARGET, TEMPERATURE
 
 
 def _with_doubt(fit: Fit, change: Callable[[Doubles, np.random.Generator], Doubles]) -> Summary:
-    """The fitted method with other doubt: what its samples' log odds (passes, rows) add to each patient's mean."""
+    """The fitted method with changed doubt: deviations of the samples' log odds (passes, rows) from a patient's mean."""
     samples = logit(fit.fitted.sample(fit.sides.target.X, fit.passes, seed=0).samples)
     middle = samples.mean(axis=0)
     moved = Predictive(expit(middle + change(samples - middle, np.random.default_rng(fit.seed))).astype(np.float32))
@@ -246,7 +246,7 @@ def _with_source_as_target(fit: Fit) -> Summary:
 
 
 def _with_temperature(fit: Fit) -> Summary:
-    """The ablation with its log odds times one number, which left-out source patients prefer."""
+    """The ablation with its log odds times the number that fits left-out source patients best."""
     source, alone = fit.sides.source, fit.summarise(fit.ablation)
     dealt = deal_folds(source, seed=fit.seed)
     folds = tuple(np.unique(dealt[1]))
@@ -260,7 +260,7 @@ def _with_temperature(fit: Fit) -> Summary:
 
 
 def preferred_slope(source: Cohort, held_out: OutOfFold) -> float:
-    """The number times which left-out source patients' log odds have the lowest log loss."""
+    """The factor for log odds with the lowest log loss on left-out source patients."""
     assert source.y is not None
     y, log_odds = source.y[held_out.rows], logit(held_out.risk)
     lowest = minimize_scalar(

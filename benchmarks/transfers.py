@@ -133,7 +133,7 @@ def _measure_fixed(
 
 
 def _average(fits: Sequence[Rows]) -> Rows:
-    """By row, every measure in the mean over refits."""
+    """The mean of every measure over refits, by row."""
     return {row: {name: mean_of([fit[row][name] for fit in fits]) for name in MEASURES} for row in fits[0]}
 
 
@@ -151,7 +151,7 @@ def tuned_tables(tuned: pd.DataFrame) -> list[Table]:
 
 
 def groups(tuned: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Everything, every family, and of the blind collections the sites that are not stopped."""
+    """All transfers, each family, and the transfers of the blind collections that are not stopped."""
     yield "all", tuned
     yield from ((str(family), members) for family, members in tuned.groupby("family", sort=False))
     going = tuned[tuned["family"].isin(BLIND) & (tuned["verdict"] != STOPPED)]
@@ -165,7 +165,7 @@ def _picked_by(tuned: pd.DataFrame, rule: str) -> pd.Series:
 
 
 def regret_table(tuned: pd.DataFrame) -> Table:
-    """What the best method in hindsight does better than a rule's, overall and by family, the best rule first."""
+    """The regret of each rule beside the best method in hindsight, overall and by family, the best rule first."""
     rows: list[Row] = []
     for family, members in groups(tuned):
         best = members[members["candidate"]].groupby(TRANSFER, sort=False).agg({"AUROC": "max", "log loss": "min"})
@@ -184,7 +184,7 @@ def regret_table(tuned: pd.DataFrame) -> Table:
 
 
 def gain_table(tuned: pd.DataFrame) -> Table:
-    """By method, what it does instead of logistic regression."""
+    """The difference of each method to logistic regression."""
     rows: list[Row] = []
     for family, members in groups(tuned):
         base = members[members["method"] == REFERENCE].set_index(TRANSFER)

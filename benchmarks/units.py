@@ -60,7 +60,7 @@ class Options:
 
     @property
     def folder(self) -> Path:
-        """Where everything of the benchmarks lies."""
+        """Folder of all benchmarks' results and finished units."""
         return self.home / "benchmarks"
 
     def seeds_or(self, full: int, quick: int = 1) -> int:
@@ -104,7 +104,7 @@ def _on_one_thread(function: Callable[..., Result], unit: Unit) -> Result:
 
 
 def _digest_of_code(function: Callable[..., Any]) -> str:
-    """Of all code that decides a result: the function's module, the problems, the library and the packages below."""
+    """Digest of all code that decides a result: the function's module, the problems, the library and PACKAGES."""
     return hashlib.sha256(f"{_digest(Path(inspect.getfile(function)))}\n{_shared_digest()}".encode()).hexdigest()[:32]
 
 

@@ -12,7 +12,6 @@ from .choice import (
     weigh_out_of_fold as weigh_out_of_fold,
 )
 from .out_of_fold import (
-    TUNING_FOLDS as TUNING_FOLDS,
     Losses as Losses,
     OutOfFold as OutOfFold,
     count_folds as count_folds,

@@ -71,7 +71,7 @@ class GradientBoosting(ReferenceMethod):
         return fresh.fit(X[rows], y[rows])
 
     def forget_patients(self, fitted: Any) -> Any:
-        """Without the rows of each node, the first having all, and with its start, an exact share, to three digits."""
+        """The model without counts of patients: no rows per node, and the baseline, an exact share, to three digits."""
         fitted._baseline_prediction = np.round(fitted._baseline_prediction, 3)
         for trees in fitted._predictors:
             for tree in trees:

@@ -258,7 +258,7 @@ class Workspace:
         self._buffers: dict[tuple[str, tuple[int, ...]], Tensor] = {}
 
     def get(self, name: str, *shape: int) -> Tensor:
-        """Returns the buffer of that name and shape; its content is whatever was left there."""
+        """Returns the buffer of that name and shape with its old content."""
         key = (name, shape)
         if key not in self._buffers:
             self._buffers[key] = torch.empty(shape)

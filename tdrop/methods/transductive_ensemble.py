@@ -58,7 +58,7 @@ class TransductiveEnsemble(Ensemble):
 
 
 class TransductiveEnsembleNetwork(EnsembleNetwork):
-    """An ensemble whose members answer some rows in common."""
+    """An ensemble whose members also predict some rows that are the same for all of them."""
 
     def __init__(self, layers: Layers, task: Task, lambda_: float) -> None:
         super().__init__(layers, task)

@@ -1,4 +1,4 @@
-"""Calibration: of the patients told 20%, do 20 in 100 have the outcome?
+"""Calibration: of the patients with a risk of 20%, do 20 in 100 have the outcome?
 
 The line is the logistic regression of the outcome on the logit of the risk. The intercept is read with
 the slope held at 1 (0: right on average; above 0: risks too low); the slope is read with its own
@@ -136,7 +136,7 @@ def apply_lines(risk: NDArray[Any], lines: Doubles) -> Doubles:
 
 
 def group_by_risk(p: NDArray[Any], groups: int = GROUPS_OF_RISK) -> Indices:
-    """Returns each patient's group (rows,), 0 upwards: equal counts, equal risks never split."""
+    """Returns each patient's group (rows,), from 0: groups are equally large, and equal risks share a group."""
     risk = np.asarray(p, dtype=np.float64)
     if not len(risk):
         return np.zeros(0, dtype=np.int64)
@@ -191,7 +191,7 @@ class CalibrationTable:
 
 @dataclass(frozen=True)
 class CalibrationError:
-    """The calibration error without what chance adds to it, and its interval.
+    """The calibration error, corrected for chance, and its interval.
 
     The plain error is compared with what it would be by chance if the risks were off by more and more, from not at
     all, in the direction seen. The value is where it would be as large in half of the draws; the interval ends where
@@ -216,7 +216,7 @@ class CalibrationError:
         level: float = INTERVAL_LEVEL,
         weights: NDArray[Any] | None = None,
     ) -> Self | None:
-        """Takes chance out of the plain error of risks p (rows,) for outcomes y (rows,); None without rows."""
+        """Corrects the plain error of risks p (rows,) for outcomes y (rows,) for chance; None without rows."""
         if not len(y):
             return None
         table = CalibrationTable.group(y, p, groups, weights)

@@ -27,7 +27,7 @@ Mark = Literal["spread", "floor", "bounded", "subgroups", "compared", "recorded"
 
 @dataclass(frozen=True)
 class Patients:
-    """Some patients of a site under one fit: what every metric is computed from.
+    """Patients of a site and one fit's predictions for them, from which every metric is computed.
 
     Attributes:
         summary: Their predictions.
@@ -53,12 +53,12 @@ class Patients:
 
     @cached_property
     def events(self) -> Doubles:
-        """Who has the outcome (rows,); nobody where it does not happen or not, but has a class or a value."""
+        """Who has the outcome (rows,); all 0 where the outcome is a class or a value."""
         return self.y if self.task == "binary" else np.zeros(len(self.y))
 
     @cached_property
     def risk(self) -> Doubles:
-        """What each patient is told (rows,): the risk or the value; of K classes their probabilities (rows, K)."""
+        """The prediction per patient: risk or value (rows,), or the probabilities of K classes (rows, K)."""
         return self.summary.mean.astype(np.float64)
 
     @cached_property
@@ -201,7 +201,7 @@ _TELLS: dict[str, Tells] = {"count": "counts", "share": "shares", "number": "mea
 def metric(
     title: str, meaning: str, *marks: Mark, name: str | None = None, definition: str | None = None, **properties: Any
 ) -> Callable[[Compute], Compute]:
-    """Enters a function into the table of metrics.
+    """Adds a function to the table of metrics.
 
     Args:
         title: Its name for people.

@@ -18,12 +18,12 @@ from tdrop.metrics.scores import misclassified
 
 
 def referred_at_level(risk: NDArray[Any], high: NDArray[Any], level: float) -> Mask:
-    """Returns who is below `level` by the risk and not by the upper end of the interval (rows,)."""
+    """Returns whose risk is below `level` while the upper end of the interval reaches it (rows,)."""
     return np.asarray((np.asarray(risk) < level) & (np.asarray(high) >= level), dtype=np.bool_)
 
 
 def expected_loss(risk: NDArray[Any], level: float) -> Doubles:
-    """Returns what acting on the risk from `level` on is expected to cost (rows,).
+    """Returns the expected cost of acting from the risk `level` on (rows,).
 
     Risk p below the level misses p outcomes at a cost of 1 - level each; from it on, 1 - p are acted on in vain at a
     cost of level each. The two meet at the level, so who is in doubt where the site acts comes first; at .5 it is half
@@ -34,12 +34,12 @@ def expected_loss(risk: NDArray[Any], level: float) -> Doubles:
 
 
 def capacity_count(rows: int, share: float) -> int:
-    """Returns how many patients a share is, rounded to the nearest."""
+    """Returns the number of patients in a share of them, rounded to the nearest."""
     return min(rows, int(np.floor(share * rows + 0.5)))
 
 
 def highest(score: NDArray[Any], count: int) -> Mask:
-    """Returns the `count` rows of highest score (rows,); among equals chance decides, the same each time."""
+    """Returns the `count` rows of highest score (rows,); equal rows are ordered by a fixed shuffle."""
     order = np.lexsort((fixed_shuffle(len(score)), -np.asarray(score, dtype=np.float64)))
     mask = np.zeros(len(order), dtype=np.bool_)
     mask[order[:count]] = True
@@ -116,11 +116,11 @@ class Referrals:
 
     @property
     def left_out(self) -> Mask:
-        """Who has a reason and no place on the list (rows,)."""
+        """Who has a reason for referral but is not on the list (rows,)."""
         return np.asarray((self.by_level | self.by_capacity | self.unlike) & ~self.referred, dtype=np.bool_)
 
     def take(self, rows: Indices) -> Referrals:
-        """Returns those of some patients."""
+        """Returns the referrals of the patients at `rows`."""
         return Referrals(*(mask[rows] for mask in (self.by_level, self.by_capacity, self.unlike, self.referred)))
 
 

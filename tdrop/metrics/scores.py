@@ -62,14 +62,14 @@ def add_up(values: Doubles, counts: Floats | Doubles) -> Doubles:
 
 
 def per_row_log_loss(y: NDArray[Any], p: NDArray[Any]) -> Doubles:
-    """Returns -log of the probability given to what happened (rows,)."""
+    """Returns -log of the predicted probability of the observed outcome (rows,)."""
     outcome, risk = as_pair(y, p)
     clipped = clip_risk(risk)
     return np.asarray(-(outcome * np.log(clipped) + (1 - outcome) * np.log1p(-clipped)), dtype=np.float64)
 
 
 def per_row_loss(y: NDArray[Any], predicted: NDArray[Any], task: Task, scale: float = 1.0) -> Doubles:
-    """Returns what tunes, chooses and forecasts (rows,): the log loss, or the squared error over `scale` squared.
+    """Returns the loss (rows,) for tuning, choosing and forecasts: log loss, or squared error over `scale` squared.
 
     Args:
         y: Outcomes (rows,).
@@ -86,7 +86,7 @@ def per_row_loss(y: NDArray[Any], predicted: NDArray[Any], task: Task, scale: fl
 
 
 def class_brier(y: NDArray[Any], p: NDArray[Any]) -> Doubles:
-    """Returns half the squared distance of the probabilities (rows, K) from the class that came: (rows,).
+    """Returns half the squared distance of the probabilities (rows, K) from the observed class: (rows,).
 
     Half, so that of two classes it is the Brier score of either.
     """

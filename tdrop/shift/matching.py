@@ -1,6 +1,6 @@
 """The matched validation set: source patients chosen to look like the target.
 
-A tenth of the labelled source, found by propensity matching: seeded passes over the target rows, each
+A tenth of the labelled source, by propensity matching: seeded passes over the target rows, each
 taking its nearest unused source row within the caliper, until a tenth is reached or none is left.
 """
 
@@ -58,7 +58,7 @@ class Matching:
 
     Attributes:
         rows: Indices into the source, ascending, each once.
-        balance: One record a feature; the table and the love plot are drawn from it.
+        balance: One record per feature, for the table and the love plot.
         caliper: Largest distance on the logit that was allowed; None under a fallback without one.
         retained: Number of rows.
         wanted: Number of rows asked for: the share of the source.

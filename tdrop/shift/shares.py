@@ -24,7 +24,7 @@ from tdrop.shift.classifier import check_same_features
 MOST_ROWS = 20_000
 #: Rounds of expectation maximisation, at most, and the change of a share that ends them.
 MOST_ROUNDS, SETTLED = 500, 1e-6
-#: A share is known, and told, to so many digits.
+#: A share is known, and shown, to so many digits.
 DIGITS = 2
 
 

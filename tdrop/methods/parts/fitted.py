@@ -1,4 +1,4 @@
-"""What a fitted method knows besides its weights, the summary of its samples, and how it is saved.
+"""What a fitted method holds besides its weights, the summary of its samples, and how it is saved.
 
 Inputs and outcomes are centred and scaled on the source rows of the fit, nothing else.
 

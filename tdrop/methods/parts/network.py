@@ -185,7 +185,7 @@ class Layers(nn.Module):
         return self.weight(-1)[:, 0] if self.single else self.weight(-1)
 
     def linear_term(self, x: Tensor) -> Tensor | float:
-        """What reaches the output directly, of the output's shape; 0 without a linear term."""
+        """The direct effect of the inputs on the output, of the output's shape; 0 without a linear term."""
         if self.linear is None:
             return 0.0
         # A sum by row: a matrix product may round a row differently in another place.

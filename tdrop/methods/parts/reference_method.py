@@ -71,7 +71,7 @@ class ReferenceMethod(MethodSettings):
         return fresh.fit(X, y) if weight is None else fresh.fit(X, y, sample_weight=weight / weight.mean())
 
     def forget_patients(self, fitted: Any) -> Any:
-        """The model without what counts patients and predicts nothing: a saved model may be published."""
+        """The model without exact counts of patients, which predict nothing: a saved model may be published."""
         return fitted
 
     def fit(

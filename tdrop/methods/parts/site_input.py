@@ -45,7 +45,7 @@ class WithSiteInput:
         return self.method.has_samples
 
     def settings(self) -> Mapping[str, Any]:
-        """The method's settings, and that it knows the site."""
+        """The method's settings with `site_input`."""
         return {**self.method.settings(), SITE_INPUT: True}
 
     def needs_target(self) -> bool:
@@ -128,7 +128,7 @@ class FittedWithSites(FittedModel):
 
 
 def _with_sites(cohort: Cohort, shares: Mapping[str, float]) -> Cohort:
-    """The cohort with one column per source: 1 for the one that a row came from, the shares where nobody says."""
+    """The cohort with one column per source: 1 for the source of a row, or the shares where that is unknown."""
     columns: NDArray[Any] = np.tile(list(shares.values()), (len(cohort), 1))
     if cohort.origins is not None:
         columns = (cohort.origins[:, None] == np.array(list(shares))[None]).astype(np.float64)
