@@ -218,7 +218,7 @@ PLACEBOS = PERMUTED, CONSTANT, SOURCE_AS_TARGET, TEMPERATURE
 
 
 def _with_doubt(fit: Fit, change: Callable[[Doubles, np.random.Generator], Doubles]) -> Summary:
-    """The fitted method with changed doubt: deviations of the samples' log odds (passes, rows) from a patient's mean."""
+    """The fitted method with changed doubt: how far the samples' log odds (passes, rows) are from a patient's mean."""
     samples = logit(fit.fitted.sample(fit.sides.target.X, fit.passes, seed=0).samples)
     middle = samples.mean(axis=0)
     moved = Predictive(expit(middle + change(samples - middle, np.random.default_rng(fit.seed))).astype(np.float32))

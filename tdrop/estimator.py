@@ -92,9 +92,9 @@ class _TransferEstimator(BaseEstimator):  # type: ignore[misc]
 class TransferClassifier(ClassifierMixin, _TransferEstimator):  # type: ignore[misc]
     """Any method of tdrop as a scikit-learn classifier for 2 to 20 classes.
 
-    The default method is logistic regression. It does not learn from the target's rows, and on real patients no method
-    that does was better (docs/UNLABELLED.md). `transductive_dropout`, `transductive_ensemble` and `mixmatch` learn from
-    them: `TransferClassifier("transductive_dropout").fit(X, y, X_target=X_new)`.
+    The default method, logistic regression, does not learn from the target's rows. `transductive_dropout`,
+    `transductive_ensemble` and `mixmatch` do: `TransferClassifier("transductive_dropout").fit(X, y, X_target=X_new)`.
+    docs/UNLABELLED.md says how little that gained on real patients.
 
     Args:
         method: Name of the method, one of `tdrop.method_names()`.
