@@ -81,12 +81,12 @@ def stratified_auroc(pairs: NDArray[Any]) -> float | None:
     return float(pairs[:, 0].sum()) / total if total else None
 
 
-def stratified_estimate(pairs: NDArray[Any], *, resamples: int = RESAMPLES, seed: int = 0) -> Estimate:
+def stratified_estimate(pairs: NDArray[Any], *, resamples: int = RESAMPLES) -> Estimate:
     """The stratified AUROC with a bootstrap over splits."""
     point = stratified_auroc(pairs)
     if point is None:
         return Estimate(None)
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     drawn = [stratified_auroc(pairs[generator.integers(len(pairs), size=len(pairs))]) for _ in range(resamples)]
     low, high = percentile_interval(np.array([np.nan if value is None else value for value in drawn]))
     return Estimate(point, low, high)

@@ -172,9 +172,9 @@ def toy_truth(x: Doubles) -> Doubles:
     return np.asarray(np.sin(x) / 2 + x / 4 + x**2 / 100)
 
 
-def toy(rows: int = 50, *, seed: int) -> tuple[Cohort, Cohort]:
+def toy(*, seed: int) -> tuple[Cohort, Cohort]:
     """Draws the paper's 1-d regression: source N(7, 4) and target N(11, 4), where 4 is the variance."""
-    generator = np.random.default_rng([seed, 1])
+    generator, rows = np.random.default_rng([seed, 1]), 50
     cohorts = []
     for site, mean in (("toy source", 7.0), ("toy target", 11.0)):
         x = generator.normal(mean, 2.0, size=rows)

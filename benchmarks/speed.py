@@ -35,12 +35,11 @@ SOURCE_ROWS = 240_486
 SOURCES = 5
 
 
-def measure(what: str, value: float, unit: str, limit: float | None = None, *, at_least: bool = False) -> Row:
+def measure(what: str, value: float, unit: str, limit: float | None = None) -> Row:
     """One figure and the limit it must keep; without a limit it is only shown."""
     bar, met = "", ""
     if limit is not None:
-        bar = f"{'at least' if at_least else 'at most'} {limit:g}"
-        met = "yes" if (value >= limit if at_least else value <= limit) else "NO"
+        bar, met = f"at most {limit:g}", "yes" if value <= limit else "NO"
     return {"what": what, "value": Estimate(value), "unit": unit, "bar": bar, "met": met}
 
 

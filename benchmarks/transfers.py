@@ -234,21 +234,20 @@ def forecast_tables(tuned: pd.DataFrame) -> list[Table]:
     ]
 
 
-def fit_tau(errors: Sequence[Doubles], sampling: Sequence[Doubles], level: float = INTERVAL_LEVEL) -> float:
-    """The smallest tau whose intervals cover a share `level` of what was observed; every pair of sites counts alike.
+def fit_tau(errors: Sequence[Doubles], sampling: Sequence[Doubles]) -> float:
+    """The smallest tau whose intervals cover INTERVAL_LEVEL of the observed values; every pair of sites counts alike.
 
     Args:
         errors: For each pair, observed minus forecast of its methods (methods,).
         sampling: The standard deviations behind them (methods,).
-        level: Of the intervals.
     """
-    reach = float(norm.ppf((1 + level) / 2))
+    reach = float(norm.ppf((1 + INTERVAL_LEVEL) / 2))
     flat = np.concatenate([np.asarray(of_pair, dtype=np.float64) for of_pair in errors])
     spread = np.concatenate([np.asarray(of_pair, dtype=np.float64) for of_pair in sampling])
     share: Doubles = np.concatenate([np.full(len(of_pair), 1 / len(of_pair)) for of_pair in errors]) / len(errors)
     needed = np.sqrt(np.maximum(0.0, (flat / reach) ** 2 - spread**2))
     order = np.argsort(needed)
-    place = int(np.searchsorted(np.cumsum(share[order]), level - 1e-9))
+    place = int(np.searchsorted(np.cumsum(share[order]), INTERVAL_LEVEL - 1e-9))
     return float(needed[order][min(place, len(order) - 1)])
 
 

@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.base import Cohort, Count, Described, Doubles, FitError, Fitted, Indices, Method, StepCallback, Task
+from tdrop.base import Cohort, Count, Described, Doubles, FitError, Fitted, Indices, Method, Task
 from tdrop.choose.out_of_fold import (
-    MOST_TUNING_ROWS,
     TUNING_FOLDS,
     TUNING_PASSES,
     Losses,
@@ -104,7 +103,6 @@ def run_trial(
     held: tuple[int, ...] | None = None,
     folds: int = TUNING_FOLDS,
     passes: int = TUNING_PASSES,
-    most_rows: int = MOST_TUNING_ROWS,
 ) -> tuple[Trial, OutOfFold | None]:
     """Scores a method on source rows that its fits did not see.
 
@@ -120,12 +118,11 @@ def run_trial(
         held: Folds to leave out in turn; all that `earlier` does not hold unless given.
         folds: Number of folds.
         passes: Samples behind risk and sd.
-        most_rows: Source rows dealt into folds, at most.
 
     Returns:
         The trial, and the risks it rests on; None when a fit failed.
     """
-    dealt = deal_folds(source, seed=seed, folds=folds, most_rows=most_rows)
+    dealt = deal_folds(source, seed=seed, folds=folds)
     done = set() if earlier is None else set(earlier.fold.tolist())
     asked = tuple(fold for fold in range(folds) if fold not in done) if held is None else held
     risks = earlier
@@ -210,11 +207,9 @@ def _brier(task: Task, y: Doubles, risks: OutOfFold, weight: NDArray[Any] | None
     return brier(y, risks.risk, weight) if task == "binary" else float(class_brier(y, risks.risk).mean())
 
 
-def refit(
-    name: str, trial: Trial, source: Cohort, target: Cohort, *, seed: int, progress: StepCallback | None = None
-) -> Fitted:
+def refit(name: str, trial: Trial, source: Cohort, target: Cohort, *, seed: int) -> Fitted:
     """Fits on all labelled source rows with the trial's settings, its number of steps among them."""
-    return build(name, **trial.settings).fit(source, target.unlabelled(), None, seed=seed, progress=progress)
+    return build(name, **trial.settings).fit(source, target.unlabelled(), None, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -243,11 +238,10 @@ def tune(
     base: Mapping[str, Any] | None = None,
     folds: int = TUNING_FOLDS,
     passes: int = TUNING_PASSES,
-    most_rows: int = MOST_TUNING_ROWS,
 ) -> Tuned:
     """Tries a method's settings, all of them on one fold and the promising ones on every fold, and picks one."""
     planned = plan_trials(name, budget=budget, seed=seed, base=base)
-    options: dict[str, Any] = {"seed": seed, "folds": folds, "passes": passes, "most_rows": most_rows}
+    options: dict[str, Any] = {"seed": seed, "folds": folds, "passes": passes}
     tried = [run_trial(method, source, target, matching_rows, held=(0,), **options) for method in planned]
     for place in promising([trial for trial, _ in tried]):
         earlier = tried[place][1]

@@ -233,12 +233,12 @@ class TrackRecord:
     observations: tuple[Observation, ...]
 
 
-def track_record(entries: Sequence[LedgerEntry], quantity: Quantity = "auroc") -> TrackRecord:
-    """Counts over the last opened forecast of every site."""
+def track_record(entries: Sequence[LedgerEntry]) -> TrackRecord:
+    """Counts over the AUROC of the last opened forecast of every site."""
     last: dict[str, Observation] = {}
     for entry in entries:
         for observation in entry.observations:
-            if observation.method == entry.chosen and observation.quantity == quantity:
+            if observation.method == entry.chosen and observation.quantity == "auroc":
                 last[entry.site] = observation
     opened = tuple(last.values())
     inside = sum(observation.inside for observation in opened)
@@ -258,7 +258,7 @@ def track_record(entries: Sequence[LedgerEntry], quantity: Quantity = "auroc") -
     )
 
 
-def binomial_interval(inside: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Clopper and Pearson's interval of a share."""
-    interval = binomtest(inside, n).proportion_ci(level, method="exact")
+def binomial_interval(inside: int, n: int) -> tuple[float, float]:
+    """Clopper and Pearson's 95% interval of a share."""
+    interval = binomtest(inside, n).proportion_ci(0.95, method="exact")
     return float(interval.low), float(interval.high)

@@ -204,9 +204,8 @@ def estimate_from_list(
     threshold: float,
     *,
     answers: Sequence[Answer] = (),
-    level: float = INTERVAL_LEVEL,
 ) -> tuple[Measured, ...]:
-    """The five numbers of a method with their intervals.
+    """The five numbers of a method with their intervals over which patients were looked up.
 
     Args:
         risk: The method's risks of all the site's patients (rows,).
@@ -214,11 +213,10 @@ def estimate_from_list(
         known: The outcomes of the list.
         threshold: The decision level.
         answers: The method's forecast, to be updated.
-        level: Of the intervals, which are over which patients were looked up.
     """
     value, error = _values(risk, true, known, threshold)
     n, events = len(known.rows), int(known.y.sum())
-    reach = float(norm.ppf((1 + level) / 2))
+    reach = float(norm.ppf((1 + INTERVAL_LEVEL) / 2))
     before = {answer.quantity: answer for answer in answers}
     measured = []
     for row, name in enumerate(QUANTITIES):

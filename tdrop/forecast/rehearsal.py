@@ -130,9 +130,9 @@ class Rehearsal:
         """How far off the forecasts were, smallest first."""
         return sorted(site.off for site in self.sites if site.off is not None)
 
-    def next_site(self, rows: int = 1000) -> dict[SiteNumber, NextSite]:
-        """What a new site of so many patients may expect after these; empty after fewer than three."""
-        return expect_next([site.seen for site in self.sites], rows)
+    def next_site(self) -> dict[SiteNumber, NextSite]:
+        """What a new site of 1,000 patients may expect after these; empty after fewer than three."""
+        return expect_next([site.seen for site in self.sites], rows=1_000)
 
     def odd_site(self) -> RehearsedSite | None:
         """The site whose first number is furthest from the others', where that is beyond ODD of their deviations."""

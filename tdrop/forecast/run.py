@@ -142,7 +142,6 @@ def forecast_methods(
     *,
     task: Task = "binary",
     resamples: int = FORECAST_RESAMPLES,
-    level: float = INTERVAL_LEVEL,
     tau: Mapping[Quantity, float] | None = None,
     seed: int = 0,
 ) -> Forecast:
@@ -154,7 +153,6 @@ def forecast_methods(
         threshold: The site's decision level; None where there is no risk to act at.
         task: What is predicted.
         resamples: Draws of source and target patients behind the intervals.
-        level: Of the intervals.
         tau: Standard deviation between sites, by number; by default what other pairs of sites showed.
         seed: Of the draws.
     """
@@ -166,7 +164,7 @@ def forecast_methods(
         entry.method: measure_held_out(entry.origins, entry.y, entry.source, threshold, entry.stands_for, task)
         for entry in evidence
     }
-    next_site = {method: expect_next(sites, rows, level) for method, sites in held_out.items()}
+    next_site = {method: expect_next(sites, rows) for method, sites in held_out.items()}
     reference = reference_risk(evidence) if task == "binary" else None
     answers: list[Answer] = []
     for entry in evidence:
@@ -177,12 +175,12 @@ def forecast_methods(
         for name, (by, sampling) in estimates.items():
             value, between = by[ANSWER_BY[task]], look_up_tau(name, share) if tau is None else tau[name]
             seen = _seen(name, next_site[entry.method])
-            answers.append(_answer(Answer(entry.method, name, value, None, None, sampling, between, by), seen, level))
+            answers.append(_answer(Answer(entry.method, name, value, None, None, sampling, between, by), seen))
     return Forecast(
         site=site,
         estimator=ANSWER_BY[task],
         threshold=threshold if task == "binary" else None,
-        level=level,
+        level=INTERVAL_LEVEL,
         source_rows=len(first.y),
         source_events=int(first.y.sum()) if task == "binary" else None,
         effective_n=effective_n(first.weights),
@@ -203,7 +201,7 @@ def _seen(name: Quantity, expected: Mapping[SiteNumber, NextSite]) -> tuple[floa
     return None
 
 
-def _answer(alone: Answer, seen: tuple[float, float] | None, level: float) -> Answer:
+def _answer(alone: Answer, seen: tuple[float, float] | None) -> Answer:
     """The answer with its interval, joined with the estimate of held-out sites where there is one."""
     value, between, sampling = alone.value, alone.between, alone.sampling
     if value is None or sampling is None or not np.isfinite(sampling):
@@ -212,7 +210,7 @@ def _answer(alone: Answer, seen: tuple[float, float] | None, level: float) -> An
     if seen is not None:
         by = {**by, HELD_OUT_SITES: seen[0]}
         value, between = join_by_precision((value, between), seen) if between else (value, seen[1])
-    half = float(norm.ppf((1 + level) / 2)) * float(np.hypot(sampling, between))
+    half = float(norm.ppf((1 + INTERVAL_LEVEL) / 2)) * float(np.hypot(sampling, between))
     least, most = RANGES[alone.quantity]
     low, high = max(least, value - half), min(most, value + half)
     return replace(alone, value=value, low=low, high=high, between=between, by=by)

@@ -139,9 +139,9 @@ class HeldOutSite:
             raise KeyError(number)
         return value
 
-    def ends(self, number: SiteNumber, level: float = INTERVAL_LEVEL) -> tuple[float, float]:
+    def ends(self, number: SiteNumber) -> tuple[float, float]:
         """The ends of a number's interval over this site's patients."""
-        half = float(norm.ppf(0.5 + level / 2)) * self.variances.get(number, 0.0) ** 0.5
+        half = float(norm.ppf(0.5 + INTERVAL_LEVEL / 2)) * self.variances.get(number, 0.0) ** 0.5
         low, high = (0.0, 1.0) if number in ("auroc", "accuracy", "coverage", "error_rate") else (-np.inf, np.inf)
         return max(low, self.value(number) - half), min(high, self.value(number) + half)
 

@@ -22,6 +22,8 @@ from tdrop.metrics.scores import as_pair, logit, misclassified
 #: Where a spline's pieces meet, as quantiles of the risk; four where there are events enough to bend it twice.
 _KNOTS_MANY, _KNOTS_FEW = (0.05, 0.35, 0.65, 0.95), (0.1, 0.5, 0.9)
 _EVENTS_FOR_MANY = 100
+#: Points of a smooth calibration, from the lowest to the highest hundredth of the risks.
+_POINTS = 60
 _NORMAL = float(norm.ppf(0.5 + INTERVAL_LEVEL / 2))
 
 
@@ -81,15 +83,12 @@ def risk_coverage(
     return Curve((everyone - left) / max(everyone, 1e-300), errors / left)
 
 
-def smooth_calibration(
-    y: NDArray[Any], p: NDArray[Any], points: int = 60, weights: NDArray[Any] | None = None
-) -> Curve | None:
+def smooth_calibration(y: NDArray[Any], p: NDArray[Any], weights: NDArray[Any] | None = None) -> Curve | None:
     """Returns the observed share by predicted risk as a smooth line; None where it cannot be fitted.
 
     Args:
         y: Outcomes (rows,).
         p: Risks (rows,).
-        points: Places, from the lowest to the highest hundredth of the risks.
         weights: For how many patients each outcome stands (rows,); the interval then allows for unequal ones.
     """
     outcome, risk = as_pair(y, p)
@@ -109,7 +108,7 @@ def smooth_calibration(
         pull = design * (row_weights * (outcome - fitted))[:, None]
         covariance = covariance @ (pull.T @ pull) @ covariance
     first, last = np.quantile(risk, [0.01, 0.99])
-    x = np.linspace(float(first), float(last), points)
+    x = np.linspace(float(first), float(last), _POINTS)
     grid = _spline(logit(x), knots)
     middle, error = grid @ beta, np.sqrt(np.einsum("ij,jk,ik->i", grid, covariance, grid))
     return Curve(x, expit(middle), expit(middle - _NORMAL * error), expit(middle + _NORMAL * error))

@@ -180,7 +180,7 @@ def _rests_on(y: NDArray[Any]) -> tuple[int, int]:
     return len(y), len(y) - int(np.unique(y, return_counts=True)[1].max())
 
 
-def macro_ranking_statistic(y: NDArray[Any], p: NDArray[Any], *, name: str = "auroc") -> Statistic:
+def macro_ranking_statistic(y: NDArray[Any], p: NDArray[Any]) -> Statistic:
     """The mean over classes of each one's AUROC against the others, for classes y (rows,) and p (rows, K)."""
     places = np.unique(y).astype(int)
     by_class = [ranking_statistic(y == place, p[:, place]) for place in places]
@@ -193,7 +193,7 @@ def macro_ranking_statistic(y: NDArray[Any], p: NDArray[Any], *, name: str = "au
         known = np.isfinite(drawn)
         return divide(np.where(known, drawn, 0.0).sum(axis=0), known.sum(axis=0).astype(np.float64))[None, :]
 
-    return Statistic((name,), (_rests_on(y),), resampled)
+    return Statistic(("auroc",), (_rests_on(y),), resampled)
 
 
 def fit_statistic(y: NDArray[Any], value: NDArray[Any]) -> Statistic:
@@ -228,12 +228,12 @@ def count_blocks(rows: int, resamples: int, seed: int, persons: Indices | None =
         yield flat.reshape(block, rows).astype(np.float32)
 
 
-def percentile_interval(values: Doubles, level: float = INTERVAL_LEVEL) -> tuple[float | None, float | None]:
+def percentile_interval(values: Doubles) -> tuple[float | None, float | None]:
     """Returns the central interval of resampled values (resamples,), or Nones when too few of them exist."""
     known = values[np.isfinite(values)]
     if len(known) < FEWEST_RESAMPLES or 2 * len(known) <= len(values):
         return None, None
-    low, high = np.quantile(known, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(known, [(1 - INTERVAL_LEVEL) / 2, (1 + INTERVAL_LEVEL) / 2])
     return float(low), float(high)
 
 

@@ -172,19 +172,18 @@ def delong(others: NDArray[Any], events: NDArray[Any]) -> tuple[float, float]:
     return float(above.mean()), variance
 
 
-def auroc_interval(value: float, variance: float, fewest: int, level: float = INTERVAL_LEVEL) -> tuple[float, float]:
+def auroc_interval(value: float, variance: float, fewest: int) -> tuple[float, float]:
     """Returns an AUROC's interval on the logit scale, where it stays within 0 and 1 and few events do not shrink it.
 
     Args:
         value: The AUROC.
         variance: DeLong's variance of it.
         fewest: Patients of the rarer class; a perfect ranking has no variance of its own, only this.
-        level: Coverage of the interval.
     """
     unseen = UNSEEN / fewest
     if value >= 1 or value <= 0 or variance <= 0:
         return max(0.0, value - unseen), min(1.0, value + unseen)
-    width = float(norm.ppf((1 + level) / 2)) * np.sqrt(variance) / (value * (1 - value))
+    width = float(norm.ppf((1 + INTERVAL_LEVEL) / 2)) * np.sqrt(variance) / (value * (1 - value))
     centre = np.log(value / (1 - value))
     # tanh does not overflow where a hardly known AUROC has an enormous width on this scale.
     low, high = (0.5 * (1 + np.tanh(0.5 * (centre + sign * width))) for sign in (-1, 1))

@@ -64,9 +64,7 @@ ALONE = 0.5
 TOGETHER = 1.5
 
 
-def propensity(
-    source: Cohort, target: Cohort, *, seed: int = 0, kind: Kind | None = None, folds: int = PROPENSITY_FOLDS
-) -> Propensity:
+def propensity(source: Cohort, target: Cohort, *, seed: int = 0, kind: Kind | None = None) -> Propensity:
     """Estimates P(target | x) for every row of both sites, cross-fitted and calibrated.
 
     A site with many rows is thinned for the fit (MOST_FITTED_ROWS) and the odds are corrected for that,
@@ -77,11 +75,10 @@ def propensity(
         target: The site to tell it from.
         seed: Decides folds and subsamples.
         kind: The only classifier to fit; None fits all and takes the best.
-        folds: Folds of the cross-fitting, at most.
     """
     _check(source, target, kind)
     X, is_target = stack(source, target)
-    folds = max(2, min(folds, _people(source), _people(target)))
+    folds = max(2, min(PROPENSITY_FOLDS, _people(source), _people(target)))
     generator = np.random.default_rng([seed, 1])
     fold_of = np.concatenate([_assign_folds(side, folds, generator) for side in (source, target)])
     with threadpool_limits(1):
@@ -100,7 +97,7 @@ def propensity(
     return replace(fitted, unlike=find_unlike(source, target, fitted.target, fitted, seed=seed))
 
 
-def unlike_newcomers(patients: Cohort, source: Cohort, target: Cohort, fitted: Propensity, *, seed: int = 0) -> Mask:
+def unlike_newcomers(patients: Cohort, source: Cohort, target: Cohort, fitted: Propensity) -> Mask:
     """Finds new patients who are unlike all source patients (patients,), by the same rule as for the target's patients.
 
     Args:
@@ -108,16 +105,15 @@ def unlike_newcomers(patients: Cohort, source: Cohort, target: Cohort, fitted: P
         source: The labelled site.
         target: The patients that the model was made for.
         fitted: The propensity of the two.
-        seed: As in `propensity`.
     """
     check_same_features(source, patients)
     X, is_target = stack(source, target)
-    generator = np.random.default_rng([seed, 1, KINDS.index(fitted.kind)])
+    generator = np.random.default_rng([0, 1, KINDS.index(fitted.kind)])
     with threadpool_limits(1):
         held = standardised(patients.X, source, target)
         logits, _ = _fit_and_score(fitted.kind, X, is_target, np.arange(len(X)), held, generator)
     likeness = _on_line(np.clip(logits, -LARGEST_LOGIT, LARGEST_LOGIT), fitted.line)
-    return find_unlike(source, patients, likeness, fitted, seed=seed)
+    return find_unlike(source, patients, likeness, fitted)
 
 
 @dataclass(frozen=True)
