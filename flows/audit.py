@@ -1,4 +1,4 @@
-"""Evaluates a site again when outcomes arrive; the models stay as they are."""
+"""`tdrop audit`: evaluates a site again when outcomes arrive; the models do not change."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def audit_site(workspace: Workspace, site: str, labels: str) -> TransferResult:
 
 
 def watch_known_outcomes(workspace: Workspace, site: str, labels: Path) -> OutcomeUpdate | None:
-    """Lets the watch of the site's champion know of outcomes; a watch that cannot be updated costs no audit."""
+    """Adds outcomes to the watch of the site's champion; if that fails, the audit goes on."""
     try:
         return sanitize_errors(watch_outcomes)(workspace, site, labels)
     except Unwritable:
@@ -64,27 +64,25 @@ def watch_known_outcomes(workspace: Workspace, site: str, labels: Path) -> Outco
 
 
 def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> None:
-    """Runs the audit and prints what it found."""
+    """Runs the audit and prints its result."""
     workspace = Workspace.at(contracts=contracts)
     last_run(workspace, site)
     if not labels.is_file():
         raise no_such_file(labels, "the outcomes as a file with patient ids")
     watched = watch_known_outcomes(workspace, site, labels.absolute())
     if watched is not None and watched.added and watched.of_batches:
-        _tell_of_batches(workspace, site, watched, console)
+        _print_batch_outcomes(workspace, site, watched, console)
         return
     with explain_refused_labels():
         audited = audit_site(workspace, site, str(labels.absolute()))
     page = str(workspace.latest(site) / "report.html")
-    held = list(forecasts_held(workspace, site))
+    held = list(check_forecasts(workspace, site))
     console.print_result({**audited.to_json(), "forecast": held, "page": page})
     known, patients = (written(count or 0) for count in (audited.summary.labelled, audited.summary.patients))
     console.print(
         f"[bold]{site}[/]: {known} of {patients} patients have a known outcome; verdict {audited.summary.verdict}."
     )
-    for thing in audited.summary.things:
-        console.print(f"- {thing}")
-    for sentence in held:
+    for sentence in (*audited.summary.things, *held):
         console.print(f"- {sentence}")
     if watched is not None and watched.added:
         console.print(f"- {watch_in_short(watched.state)}")
@@ -92,21 +90,21 @@ def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> 
     console.print_hint(f"{next_step(workspace, site, audited.summary)}{contracts_option(contracts)}")
 
 
-def _tell_of_batches(workspace: Workspace, site: str, watched: OutcomeUpdate, console: Printer) -> None:
-    """Says what outcomes of batches alone mean: the last report has none of these patients."""
+def _print_batch_outcomes(workspace: Workspace, site: str, watched: OutcomeUpdate, console: Printer) -> None:
+    """Prints the result where all outcomes are of scored batches, and none of the last report's patients."""
     short = watch_in_short(watched.state)
     summary = summarise_watch(watched.state, workspace.network().site(site))
     console.print_result({"site": site, "outcomes_of_batches": watched.added, "watch": plain(summary)})
     console.print(
-        f"[bold]{site}[/]: {counted(watched.added, 'outcome')} of patients who were scored since; none is of the last "
-        "report's, which stays as it is."
+        f"[bold]{site}[/]: {counted(watched.added, 'outcome')} of patients who were scored since the last report; that "
+        "report does not change."
     )
     console.print(f"- {short}")
     console.print_hint(f"What to do: tdrop watch {site}")
 
 
 def next_step(workspace: Workspace, site: str, summary: SiteSummary) -> str:
-    """What to do after an audit, ending in a command that works as the site stands now."""
+    """What to do after an audit, with a command that works in the site's present state."""
     audit = read_record(Audit, workspace.latest(site) / AUDIT) if (workspace.latest(site) / AUDIT).is_file() else None
     support = None if audit is None else audit.support
     ladder = None if audit is None else audit.ladder
@@ -130,12 +128,12 @@ def next_step(workspace: Workspace, site: str, summary: SiteSummary) -> str:
 
 
 def _some_left(audit: Audit, summary: SiteSummary) -> bool:
-    """Whether there are patients whose outcome is not known; where their number is hidden, there are."""
+    """Whether some outcomes are unknown; if the number of patients is hidden, some are."""
     return not isinstance(summary.patients, int) or audit.known < summary.patients
 
 
 def _missing_support(support: OutcomeSupport) -> str:
-    """Why known outcomes do not overrule a stop yet."""
+    """Why the known outcomes do not overrule a stop yet."""
     benefit = f"{support.benefit:.2f} ({support.benefit_low:.2f} to {support.benefit_high:.2f})"
     return (
         "These outcomes do not overrule the stop: after recalibration the average risk is known to within "
@@ -146,7 +144,7 @@ def _missing_support(support: OutcomeSupport) -> str:
 
 @contextmanager
 def explain_refused_labels() -> Iterator[None]:
-    """Tells whoever gave a label file why it was refused; what Prefect keeps of it holds no counts."""
+    """Raises the full reason why a label file was refused, with the counts that Prefect must not keep."""
     try:
         yield
     except LabelsRefused as error:
@@ -154,7 +152,7 @@ def explain_refused_labels() -> Iterator[None]:
 
 
 def ladder_sentence(ladder: Ladder) -> str:
-    """What the known outcomes recommend, and what more of them would be worth."""
+    """What the known outcomes recommend, and what more outcomes would bring."""
     rung = ladder.rung(ladder.recommended)
     many = f"{counted(ladder.n, 'known outcome')} recommend{'s' if ladder.n == 1 else ''}"
     if rung.gain is None:
@@ -169,8 +167,8 @@ def ladder_sentence(ladder: Ladder) -> str:
     return f"{said}; with {more[0].labels:,} outcomes a log loss of {more[0].log_loss:.3f} is expected."
 
 
-def forecasts_held(workspace: Workspace, site: str) -> Iterator[str]:
-    """Whether the sealed forecast held, and whose outcomes that rests on."""
+def check_forecasts(workspace: Workspace, site: str) -> Iterator[str]:
+    """Whether the sealed forecast was right, and which outcomes show it."""
     file = workspace.latest(site) / AUDIT
     if not file.is_file():
         return
@@ -201,4 +199,4 @@ def forecasts_held(workspace: Workspace, site: str) -> Iterator[str]:
     status = read_status(workspace, site)
     now = fingerprint(network.site(site), home=workspace.root, base=network.folder.parent)
     if status is not None and status.inputs is not None and status.inputs.target_data != now:
-        yield f"The extract changed since: this is about the report's patients; `tdrop transfer {site}` reads it anew."
+        yield f"The extract changed since the report; `tdrop transfer {site}` reads it again."

@@ -8,14 +8,14 @@ import sys
 from flows.interrupts import exit_now, install_signal_handlers, signal_received
 
 VERBOSE = {"-v", "--verbose"}
-#: Commands that train, and what they and the others were seen to need of addresses, with room to spare.
+#: Commands that train; the address space that they and the other commands need, as measured, with room to spare.
 TRAINING = {"transfer", "rehearse", "demo", "start", "ui"}
 TRAINING_BYTES, LEAST_BYTES = 4_000_000_000, 2_000_000_000
 QUIET = {"-q", "--quiet"}
 
 
 def main() -> None:
-    """Runs the command line; a signal ends it in a sentence, also while the program is still being loaded."""
+    """Runs the command line; a signal ends it with one sentence, also while the program still loads."""
     install_signal_handlers()
     _require_address_space()
     try:
@@ -26,9 +26,9 @@ def main() -> None:
 
 
 def _require_address_space() -> None:
-    """Ends the command where the process may not use what its libraries ask for: they would die in their own words.
+    """Exits with a sentence if `ulimit -v` is too low: libraries would crash without one.
 
-    Libraries ask for far more addresses than they use memory.
+    Libraries reserve far more address space than they use memory.
     """
     import resource
 
@@ -37,8 +37,8 @@ def _require_address_space() -> None:
     if most not in (resource.RLIM_INFINITY, -1) and most < needed:
         os.write(
             2,
-            f"tdrop: this process may use {most / 1e9:.1f} GB of addresses (`ulimit -v`) and needs {needed / 1e9:.1f}; "
-            "raise that limit, and bound memory by a container or cgroup instead\n".encode(),
+            f"tdrop: this process may use {most / 1e9:.1f} GB of address space (`ulimit -v`) and needs "
+            f"{needed / 1e9:.1f}; raise that limit, and bound memory by a container or cgroup instead\n".encode(),
         )
         os._exit(1)
 
@@ -71,13 +71,13 @@ def _run(arguments: list[str], verbose: bool) -> None:
         app(args=arguments or ["--help"], prog_name="tdrop")
     except TdropError as error:
         _fail(str(error), error.exit_code, verbose)
-    except Exception as error:  # a person gets a sentence; the traceback is there for the asking
+    except Exception as error:  # one sentence; -v shows the traceback
         if exhausted := resource_error(error):
             _fail(str(exhausted), exhausted.exit_code, verbose)
         if isinstance(error, PermissionError) and error.filename is not None:
             _fail(f"this user may not read or write '{error.filename}'; check its permissions", 1, verbose)
         if isinstance(error, OSError) and error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
-            _fail(f"a path that was given cannot be one ({error.strerror}); check it", 2, verbose)
+            _fail(f"a path on the command line is not valid ({error.strerror}); check it", 2, verbose)
         _fail(f"internal error ({describe(error)}); -v shows the traceback", 1, verbose)
 
 
@@ -94,7 +94,7 @@ def _say(sentence: str) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    # What a person typed may hold a line break.
+    # Arguments may hold line breaks.
     line = "".join(letter if letter.isprintable() else "?" for letter in sentence)
     Console(stderr=True, highlight=False, soft_wrap=True).print(f"[bold red]tdrop:[/] {escape(line)}")
 
@@ -107,7 +107,7 @@ def _quieten() -> None:
 
     silence_logs()
     warnings.simplefilter("ignore")
-    # A log that does not reach a server is no line on the terminal: whether the server answers is said once.
+    # Logs that do not reach the server print no lines: `flows.orchestration` says once that it does not answer.
     logging.raiseExceptions = False
     logging.getLogger().setLevel(logging.ERROR)
 

@@ -1,7 +1,7 @@
-"""Prefect's and MLflow's servers for this machine alone: a foreign page in the user's browser is refused.
+"""Prefect's and MLflow's servers for this machine only: requests from foreign pages in the browser are refused.
 
-Prefect answers every origin and every host name, and MLflow every origin of this machine, so that any page could
-write to them. Starlette refuses requests that name the server otherwise than by a loopback name (a foreign name may
+By default Prefect answers every origin and host name, and MLflow every origin of this machine: any page could write to
+them. Starlette refuses requests that name the server otherwise than by a loopback name (a foreign name may
 have been pointed here); `OwnPagesOnly` refuses requests that a page of another origin sent.
 """
 

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a progress bar per site on a terminal, lines elsewhere."""
+"""Shows the progress of a run: a bar per site on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tdrop.home import Event, add_listener, remove_listeners
 
-#: Stages in the order they come, with their rough share of the time: what an estimate starts from.
+#: Stages in order, with their rough share of the time, from which the rest is estimated.
 STAGES: Mapping[str, float] = {
     "read and check": 3,
     "encode": 1,
@@ -27,21 +27,21 @@ STAGES: Mapping[str, float] = {
     "report": 3,
     "record": 3,
 }
-#: Share of the work after which the rest can be estimated: some of the tuning must have been seen.
+#: Share of the work after which the remaining time is estimated: some of the tuning must be over.
 ENOUGH_TO_ESTIMATE = 0.08
-#: Where no terminal shows a clock, a line comes at least this often.
-SIGN_OF_LIFE_SECONDS = 30.0
+#: Without a terminal, a line is printed at least this often.
+HEARTBEAT_SECONDS = 30.0
 
 
 class StageColumn(ProgressColumn):
-    """Where a site is, in words: "5/11 tune, about 2:10 to go"."""
+    """The stage of a site: "5/11 tune, about 2:10 to go"."""
 
     def render(self, task: Task) -> Text:
         return Text(f"{task.fields['stage']}{to_go(task)}", style="dim" if task.start_time is None else "")
 
 
 class RunProgress(Progress):
-    """One bar per site, filled by the stages that are done; silent where the console is no terminal."""
+    """One bar per site, filled as stages end; draws nothing unless the console is a terminal."""
 
     def __init__(self, sites: Sequence[str], console: Console) -> None:
         super().__init__(
@@ -61,7 +61,7 @@ class RunProgress(Progress):
         self.taking = threading.Lock()
 
     def on_event(self, event: Event) -> None:
-        """Moves a site's bar."""
+        """Moves the site's bar."""
         if event.site not in self.bars:
             return
         bar = self.bars[event.site]
@@ -78,22 +78,22 @@ class RunProgress(Progress):
                 self.update(bar, completed=share, when=self.get_time())
 
     def summary_line(self) -> str:
-        """Where every site is, in one line."""
+        """The stage of every site, in one line."""
         return "; ".join(f"{task.description}: {task.fields['stage']}{to_go(task)}" for task in self.tasks)
 
 
 def _current(stages: Mapping[str, Event]) -> Event:
-    """The first stage that is under way, or the last one that is done."""
+    """The first stage that is running, or the last one that ended."""
     seen = [stages[name] for name in dict.fromkeys((*STAGES, *stages)) if name in stages]
     return next((event for event in seen if event.done < event.total), seen[-1])
 
 
 def to_go(task: Task) -> str:
-    """An estimate of a site's rest, once there is something to go by."""
+    """The estimated remaining time of a site, once enough of its work is done."""
     if task.start_time is None or not ENOUGH_TO_ESTIMATE < task.completed < 1:
         return ""
     when = task.fields["when"]
-    # From the last step that ended, and counted down since: within a long step the rest must not seem to grow.
+    # Estimated when the last step ended and counted down since, so that it does not grow during a long step.
     rest = (when - task.start_time) * (1 - task.completed) / task.completed - (task.get_time() - when)
     return f", about {_clock(rest)} to go" if rest >= 1 else ""
 
@@ -112,9 +112,9 @@ def show_progress(sites: Sequence[str], console: Console) -> Iterator[None]:
 
 @contextmanager
 def _lines(progress: RunProgress) -> Iterator[None]:
-    """Prints one line per stage, and a sign of life when no stage has ended for a while."""
+    """Prints one line per stage, and a heartbeat when no stage has ended for a while."""
     started, news, over = time.monotonic(), threading.Event(), threading.Event()
-    # Sites with one source all read it; once is enough for a reader.
+    # Sites that share a source all read it; one line is enough.
     printed: set[Event] = set()
 
     def say(words: str) -> None:
@@ -128,12 +128,12 @@ def _lines(progress: RunProgress) -> Iterator[None]:
 
     def keep_alive() -> None:
         while not over.is_set():
-            if not news.wait(SIGN_OF_LIFE_SECONDS):
+            if not news.wait(HEARTBEAT_SECONDS):
                 say(progress.summary_line())
             news.clear()
 
     add_listener(show)
-    thread = threading.Thread(target=keep_alive, name="sign-of-life", daemon=True)
+    thread = threading.Thread(target=keep_alive, name="heartbeat", daemon=True)
     thread.start()
     try:
         yield

@@ -1,4 +1,4 @@
-"""`tdrop demo`: a simulated network moved end to end, on embedded defaults."""
+"""`tdrop demo`: a transfer to simulated hospitals, from extract to report."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from tdrop.data import (
 )
 from tdrop.home import Workspace, preload_workers
 
-#: The demo's search: every method's defaults and one other point of its search space, the most restrained where one is.
+#: Every method tries its defaults and one other setting, the most restrained if there is one.
 DEMO_TRIALS = 2
 FULL_TRIALS = 12
-#: All under way together: while the first one's report is written, the next one's models are fitted.
+#: All sites run together: while one site's report is written, another's models are fitted.
 AT_ONCE = len(DEMO_TARGETS)
-#: As they are installed.
+#: The contracts of the demo, as installed.
 CONTRACTS = Path(__file__).with_name("data_contracts").resolve()
 
 
 def copy_contracts() -> Path:
-    """Returns the demo's contracts in the working directory, where the next commands look for them.
+    """Copies the demo's contracts into the working directory, where later commands look for them; returns the folder.
 
-    They are copied unless they are there already; beside another network they get a folder of their own.
+    If another network is there, they go to a folder of their own.
     """
     for folder in (Path("data_contracts"), Path("tdrop-demo", "data_contracts")):
         if not folder.exists():
@@ -74,7 +74,7 @@ def write_event_contracts(form: EventForm, folder: Path) -> Path:
 def run_demo(
     *, full: bool, seeds: int, processes: int | None, console: Printer, form: Literal["csv"] | EventForm = "csv"
 ) -> None:
-    """Writes the simulated extracts and transfers to the simulated hospitals, of which one is stopped."""
+    """Writes the simulated extracts and transfers to the simulated hospitals; tdrop stops one of them."""
     rows = FULL_ROWS if full else DEMO_ROWS
     if form == "csv":
         contracts = copy_contracts()
@@ -82,7 +82,7 @@ def run_demo(
         contracts = write_event_contracts(form, Path(f"tdrop-demo-{form}", "data_contracts"))
     workspace = Workspace.at(contracts=contracts)
     console.print(
-        f"Simulated data, no real patients: a registry of {rows['registry']:,} and two hospitals with outcomes "
+        f"Simulated data, not real patients: a registry of {rows['registry']:,} and two hospitals with outcomes "
         f"({', '.join(f'{rows[site]:,}' for site in DEMO_TEACHERS)}), and hospitals without "
         f"({', '.join(f'{rows[site]:,}' for site in DEMO_TARGETS)}); the last one's extract lacks a column, so that "
         "tdrop has to stop it."
@@ -102,7 +102,7 @@ def run_demo(
         may_stop=(DEMO_STOPPED,),
     )
     console.print(
-        "Would tdrop have been right where outcomes are known? To try it at each of those sites: "
+        "Is tdrop right where outcomes are known? To test it at each of those sites: "
         f"tdrop rehearse prostate{contracts_option(contracts)}",
         markup=False,
     )

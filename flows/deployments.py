@@ -1,9 +1,7 @@
-"""What Prefect holds of a network: `prefect.yaml` with one deployment per target site, and the same on a server.
+"""Deployments: `prefect.yaml` with one per target site, and the same on a Prefect server.
 
-A site that says where its batches come from has a second one, which watches its model.
-
-No path of a machine is in the file: Prefect fills in the working directory when it deploys, and the flow is named by
-its module.
+A site with `batches:` has a second deployment, which watches its model. The file holds no path of a machine: Prefect
+fills in the working directory when it deploys, and the flow is named by its module.
 """
 
 from __future__ import annotations
@@ -51,18 +49,18 @@ HEADING = """\
 # comments and other edits of a site's deployment are lost. Schedules are in UTC. A second run of a site waits for the
 # first (ENQUEUE): no run is lost, and one that then finds nothing changed costs a second.
 """
-#: Things that a server returns at a time, at most.
+#: Most items that a server returns per request.
 PAGE = 200
-#: Runs of the pool under way together: one already uses every core of a machine.
+#: Runs of the pool at the same time: one already uses every core.
 AT_ONCE = 1
-#: What the automation is called; there is one per server.
+#: Name of the automation; there is one per server.
 AUTOMATION = "tdrop: a site needs a look"
-#: Names of the states in which a person should look at a site. The flow names its last state after the verdict; a run
-#: that found nothing new, and one that a person cancelled, are no news. A watch ends with how it stands.
+#: Final states after which a person should look at a site. A flow names its state after the verdict or the watch;
+#: unchanged and cancelled runs are left out.
 NEEDS_A_LOOK = ("Alarm", "Caution", "Stop", "Too few to say", "Stopped", "Failed", "Crashed", "TimedOut", "Interrupted")
-#: Prefect writes this and the exception's class before its sentence, which is all that people want.
+#: Prefect writes this and the exception's class before the message; the notification leaves both out.
 EXCEPTION = "Flow run encountered an exception: "
-#: The state's message, which has passed disclosure, then which run and when.
+#: The notification: the state's message, which has passed disclosure, the run and the time.
 BODY = (
     "{% set message = event.resource['prefect.state-message'] %}"
     f"{{{{ message.split(': ', 2)[-1] if message.startswith('{EXCEPTION}') else message }}}}\n\n"
@@ -74,14 +72,14 @@ Entry = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Deployments:
-    """What `prefect.yaml` should hold, and which sites' deployments are left over.
+    """The content of `prefect.yaml`, and deployments that are no longer needed.
 
     Attributes:
         text: The whole file.
-        sites: Names of the target sites, each of which has a deployment of its name.
+        sites: Names of the deployments that transfer to a site, which are the sites' names.
         watches: Names of the deployments that watch a site's model.
         rehearsals: Names of the deployments that rehearse a table.
-        gone: Names of deployments in the file whose site, or whose site's batches, are gone.
+        gone: Names of deployments in the file whose site, or whose site's `batches:`, no longer exists.
     """
 
     text: str
@@ -105,10 +103,10 @@ def plan_file(existing: str, network: Network, contracts: str, *, remove: bool) 
     """Writes the text of a `prefect.yaml` from the sites.
 
     Args:
-        existing: The file as it is; empty when there is none.
+        existing: Text of the present file; empty without one.
         network: The sites.
-        contracts: Their folder, as the flow shall open it from the working directory.
-        remove: Leave out deployments whose site is gone.
+        contracts: Folder of the contracts, relative to the flow's working directory.
+        remove: Leave out deployments whose site no longer exists.
     """
     document = _read(existing)
     entries = {entry.get("name"): entry for entry in document.get("deployments") or ()}
@@ -132,14 +130,14 @@ def plan_file(existing: str, network: Network, contracts: str, *, remove: bool) 
     gone = tuple(sorted(ours - wanted.keys()))
     written = list(wanted.values())
     written += [entry for name, entry in entries.items() if name not in wanted and not (remove and name in gone)]
-    # Flow style at the leaves keeps a site to nine lines.
+    # With flow style at the leaves a site takes nine lines.
     style: Any = {"sort_keys": False, "allow_unicode": True, "width": 110, "default_flow_style": None}
     text = HEADING + yaml.safe_dump({"name": "tdrop", **document, "deployments": written}, **style)
     return Deployments(text, tuple(targets), tuple(watches), tuple(rehearsals), gone)
 
 
 def _read(existing: str) -> dict[str, Any]:
-    """The file as it is, if it has the form of Prefect's."""
+    """Parses the present file; raises if it does not have Prefect's form."""
     try:
         document = yaml.safe_load(existing) or {}
         names = [entry.get("name") for entry in document.get("deployments") or ()]
@@ -154,7 +152,7 @@ def _read(existing: str) -> dict[str, Any]:
 
 
 def _entry(network: Network, site: Site, contracts: str, existing: Entry) -> Entry:
-    """A site's deployment."""
+    """The deployment that transfers to a site."""
     tags = [f"site:{site.name}", f"table:{site.table}"]
     tags += [f"source:{source.name}" for source in network.sources_of(site)]
     return {
@@ -169,7 +167,7 @@ def _entry(network: Network, site: Site, contracts: str, existing: Entry) -> Ent
 
 
 def _watch_entry(network: Network, site: Site, contracts: str, existing: Entry) -> Entry:
-    """The deployment that watches a site's model: as the site's own, with the schedule of its batches."""
+    """The deployment that watches a site's model, on the schedule of its batches."""
     assert site.batches is not None
     return {
         **_entry(network, site, contracts, existing),
@@ -181,7 +179,7 @@ def _watch_entry(network: Network, site: Site, contracts: str, existing: Entry) 
 
 
 def _rehearsal_entry(name: str, table: str, contracts: str, existing: Entry) -> Entry:
-    """The deployment that rehearses a table; a schedule that a person set in the file is kept."""
+    """The deployment that rehearses a table; keeps a schedule that a person set in the file."""
     return {
         "name": name,
         "description": f"Rehearsal of table {table}: every labelled site plays the new one",
@@ -198,12 +196,12 @@ def _schedules(cron: str | None) -> list[dict[str, str]]:
 
 
 def _kept_parameters(existing: Entry) -> dict[str, Any]:
-    """Parameters that a person added; earlier versions had the folder of contracts among them."""
+    """Parameters that a person added; earlier versions wrote the folder of contracts among them."""
     return {name: value for name, value in (existing.get("parameters") or {}).items() if name != "contracts"}
 
 
 def _where_it_runs(contracts: str, existing: Entry) -> Entry:
-    """One run at a time, on the pool that a person set or on ours; runs find the contracts in their environment."""
+    """Concurrency and work pool: one run at a time, on the pool that a person set or the default one."""
     pool = existing.get("work_pool") or {"name": POOL}
     variables = pool.get("job_variables") or {}
     environment = {**(variables.get("env") or {}), CONTRACTS: contracts}
@@ -214,7 +212,7 @@ def _where_it_runs(contracts: str, existing: Entry) -> Entry:
 
 
 def write_file(network: Network, contracts: str, *, remove: bool) -> tuple[Deployments, bool]:
-    """Writes `prefect.yaml` from the sites; returns what it holds, and whether it changed."""
+    """Writes `prefect.yaml` from the sites; returns its deployments, and whether the file changed."""
     existing = FILE.read_text(encoding="utf-8") if FILE.is_file() else ""
     planned = plan_file(existing, network, contracts, remove=remove)
     if planned.text != existing:
@@ -224,10 +222,10 @@ def write_file(network: Network, contracts: str, *, remove: bool) -> tuple[Deplo
 
 
 def deploy_to_server(planned: Deployments, at_once: int | None, notify: str | None, *, remove: bool) -> int:
-    """Brings the server in line with the file; returns how many runs may run at the same time."""
+    """Updates the server from the file; returns how many runs may run at the same time."""
     with get_client(sync_client=True) as client:
         if notify is not None:
-            # First, because a block that is not there is the user's to correct.
+            # First, because it fails if the user named a block that does not exist.
             keep_automation(client, notify)
         limit = ensure_pool(client, at_once)
         deploy_file([name for names in planned.by_flow.values() for name in names])
@@ -237,9 +235,9 @@ def deploy_to_server(planned: Deployments, at_once: int | None, notify: str | No
 
 
 def ensure_pool(client: SyncPrefectClient, at_once: int | None) -> int:
-    """Makes sure of the pool and its limit, so that sites do not compete for cores; returns the limit.
+    """Creates the work pool if needed and sets its limit, so that sites do not compete for cores; returns the limit.
 
-    A limit that a person set stays unless another is asked for.
+    Without `at_once`, a limit that a person set stays.
     """
     try:
         before = client.read_work_pool(POOL).concurrency_limit
@@ -254,20 +252,20 @@ def ensure_pool(client: SyncPrefectClient, at_once: int | None) -> int:
 
 
 def deploy_file(sites: Sequence[str]) -> None:
-    """Lets Prefect deploy its own file, so that a pull step or a pool that a person wrote there holds."""
+    """Runs `prefect deploy` on the file, so that pull steps and pools that a person added take effect."""
     names = [argument for name in sites for argument in ("--name", name)]
     command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--prefect-file", str(FILE), *names]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=dict(os.environ))
     if done.returncode != 0:
         lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-        raise TdropError(f"Prefect did not take the deployments of {FILE}: {lines[-1] if lines else 'no reason given'}")
+        raise TdropError(f"Prefect refused the deployments of {FILE}: {lines[-1] if lines else 'no reason given'}")
 
 
 def keep_automation(client: SyncPrefectClient, block: str) -> None:
-    """Sets up the automation with a block of the server, or gives the one that is there this block.
+    """Creates the automation that notifies through a block, or updates the existing one.
 
     Args:
-        client: The server's.
+        client: A client of the server.
         block: TYPE/NAME of a notification block, such as `custom-webhook/ward` or `sendgrid-email/ward`.
     """
     automation = AutomationCore(
@@ -291,7 +289,7 @@ def keep_automation(client: SyncPrefectClient, block: str) -> None:
 
 
 def _find_block(client: SyncPrefectClient, block: str) -> Any:
-    """The block's id; a sentence says how to make one."""
+    """The id of a notification block; a UsageError says how to make one."""
     kind, _, name = block.partition("/")
     how = "make one on Prefect's page under Blocks and give it as TYPE/NAME, such as custom-webhook/ward"
     if not kind or not name:
@@ -306,7 +304,7 @@ def _find_block(client: SyncPrefectClient, block: str) -> Any:
 
 
 def delete_deployment(client: SyncPrefectClient, name: str) -> int:
-    """Removes a deployment of ours from the server; returns how many there were."""
+    """Removes the deployments of this name from the server; returns how many there were."""
     removed = 0
     for flow in (FLOW, WATCH_FLOW, REHEARSAL_FLOW):
         with suppress(ObjectNotFound):
@@ -316,10 +314,10 @@ def delete_deployment(client: SyncPrefectClient, name: str) -> int:
 
 
 def erase_traces(site: str) -> str:
-    """Removes a site's deployment, flow runs and artifacts, and says how many there were."""
+    """Removes a site's deployments, flow runs and artifacts; returns their numbers in words."""
     with get_client(sync_client=True) as client:
         deployments = delete_deployment(client, site) + delete_deployment(client, f"{site}{WATCH_ENDING}")
-        # Runs about this site carry its name as a parameter; those that learned from it, as in a rehearsal, as a tag.
+        # Runs about this site have its name as a parameter; runs that learned from it have it as a tag.
         every = _every(client.read_flow_runs)
         runs = [run.id for run in every if run.parameters.get("site") == site or f"source:{site}" in run.tags]
         for run_id in runs:
@@ -330,11 +328,11 @@ def erase_traces(site: str) -> str:
 
 
 def erase_artifacts(client: SyncPrefectClient, site: str) -> int:
-    """Removes artifacts whose description names the site; another site's name may begin with this one's."""
+    """Removes the site's artifacts, by their description: another site's name may begin with this one's."""
     key = re.sub(r"[^a-z0-9]+", "-", site)
     like = ArtifactFilter(key=ArtifactFilterKey(like_=f"{key}-%"))
-    # All are read before the first is deleted, which would move the pages; an artifact that another site leaves
-    # meanwhile moves them too, and one may appear twice.
+    # Read before anything is deleted, because deleting moves the pages. A new artifact of another site moves them too,
+    # so that one may appear twice.
     artifacts = {
         artifact.id
         for artifact in _every(client.read_artifacts, artifact_filter=like)
@@ -346,7 +344,7 @@ def erase_artifacts(client: SyncPrefectClient, site: str) -> int:
 
 
 def _every(read: Callable[..., Sequence[Any]], **filters: Any) -> Iterator[Any]:
-    """Everything that a server has, page by page."""
+    """All items of a server, read page by page."""
     offset = 0
     while page := read(limit=PAGE, offset=offset, **filters):
         yield from page

@@ -1,6 +1,6 @@
-"""Ctrl-C and SIGTERM: one line at once, worker processes ended, exit code 130 within seconds, no traceback.
+"""Ctrl-C and SIGTERM: one line at once, no worker process left, exit code 130 within seconds, no traceback.
 
-This module imports nothing heavy: it is the first that the command loads.
+This module imports nothing heavy: it is the first that a command loads.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any, NoReturn
 
-#: The exit code of a command that was told to stop.
+#: Exit code of an interrupted command.
 EXIT_CODE = 130
-#: From the signal to the end of the process, at most.
+#: Longest time from the signal to the end of the process.
 LIMIT_SECONDS = 8.0
 
 _stopping = threading.Event()
@@ -28,7 +28,7 @@ def install_signal_handlers() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _interrupt)
-    # Wakes the main thread's handler even where it waits in another language, and the watcher below it.
+    # A signal is written to this pipe even while the main thread is busy in C code; `_watch` reads it.
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -41,12 +41,12 @@ def signal_received() -> bool:
 
 
 def forget_signal() -> None:
-    """Forgets the signal, where a command was only waiting for it."""
+    """Forgets the signal: `tdrop ui` ends by one as it should."""
     _stopping.clear()
 
 
 def _watch(reader: int) -> None:
-    """Acts on the first signal also while the main thread is busy in another language, and ends what does not end."""
+    """Acts on the first signal also while the main thread is busy in C code; ends the process if it does not end."""
     while os.read(reader, 1)[0] not in (signal.SIGINT, signal.SIGTERM):
         pass
     _stop()
@@ -69,8 +69,8 @@ def _stop() -> None:
         if signal_received():
             return
         _stopping.set()
-    _write("Stopping ...")
-    # What is interrupted in a thread or a finaliser prints tracebacks that nobody can act on.
+    write_stderr("Stopping ...")
+    # Interrupted threads and finalisers would print tracebacks that help nobody.
     sys.unraisablehook = lambda _: None
     threading.excepthook = lambda _: None
     home: Any = sys.modules.get("tdrop.home.progress")
@@ -79,13 +79,13 @@ def _stop() -> None:
 
 
 def exit_now() -> NoReturn:
-    """Ends the process: threads that wait for a server would keep it alive for minutes."""
+    """Ends the process at once: threads that wait for a server would keep it alive for minutes."""
     _exiting.acquire()
-    _write("tdrop: interrupted: nothing is half-written, and the same command goes on from the last finished step")
+    write_stderr("tdrop: interrupted: nothing is half-written; the same command goes on from the last finished step")
     os._exit(EXIT_CODE)
 
 
-def _write(sentence: str) -> None:
-    # Past the progress display, which may be in the middle of drawing.
+def write_stderr(sentence: str) -> None:
+    """Writes a line past the progress display, which may be in the middle of drawing."""
     with suppress(OSError):
         os.write(2, f"{sentence}\n".encode())

@@ -1,4 +1,4 @@
-"""The Prefect server of a command: the one that is configured, the one of `tdrop ui`, or one of its own."""
+"""The Prefect server of a command: the configured one, that of `tdrop ui`, or one that the command starts."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from flows.interrupts import write_stderr
 from tdrop.base import TdropError, Unavailable, UsageError
 from tdrop.home import PRIVATE, default_home, interrupt_requested, request_interrupt, write_private
 
 START_LIMIT_SECONDS = 180
 STOP_LIMIT_SECONDS = 8
 #: The same after Ctrl-C, when a person waits.
-HURRIED_SECONDS = 2
+INTERRUPTED_STOP_LIMIT_SECONDS = 2
 #: Linux's PR_SET_PDEATHSIG.
 PARENT_DEATH_SIGNAL = 1
-#: Below the home, while `tdrop ui` runs: the address of its Prefect server.
+#: File in the home with the address of the Prefect server of `tdrop ui`, while that runs.
 SERVER_NOTE = "prefect-server.url"
-#: Below the home, held while `tdrop ui` runs.
+#: Lock in the home, held while `tdrop ui` runs.
 UI_LOCK = "ui.lock"
 #: Parts of a Prefect server that a single command does not need.
 UNUSED_SERVICES = (
@@ -42,18 +43,18 @@ UNUSED_SERVICES = (
 )
 
 
-#: How often a command asks whether its Prefect server still answers, and after how much silence it says so and ends.
-ASK_SECONDS, SAY_SECONDS, GIVE_UP_SECONDS = 2.0, 6.0, 45.0
-#: The same for a server of our own whose process is still there.
+#: How often a command checks its Prefect server, and after how long without an answer it warns and gives up.
+CHECK_SECONDS, WARN_SECONDS, GIVE_UP_SECONDS = 2.0, 6.0, 45.0
+#: When it gives up on a server of its own whose process still runs.
 BUSY_SECONDS = 300.0
 
 
 @contextmanager
 def prefect_server(meanwhile: Callable[[], None] = lambda: None) -> Iterator[str]:
-    """Makes flow runs inside the block run on the Prefect server at hand; yields its address.
+    """Runs flows inside the block on a Prefect server; yields its address.
 
-    The server is the one that is configured, the one that `tdrop ui` runs on this home, or one that starts now and
-    stops with the block; its database lies below the home.
+    The server is the configured one, that of `tdrop ui` on this home, or one that starts now and stops with the block;
+    its database is in the home.
 
     Args:
         meanwhile: Work that needs no server, done while one starts.
@@ -66,14 +67,14 @@ def prefect_server(meanwhile: Callable[[], None] = lambda: None) -> Iterator[str
         else:
             require_healthy(url)
             meanwhile()
-        stack.enter_context(_using(url))
-        stack.enter_context(_watching_server(url, server))
+        stack.enter_context(_use_server(url))
+        stack.enter_context(_monitor_server(url, server))
         stack.callback(_send_logs)
         yield url
 
 
 def _send_logs() -> None:
-    """Sends what Prefect's client still holds, before a server of our own stops; it would try for minutes after."""
+    """Sends the logs that Prefect's client still holds; after the server stopped it would try for minutes."""
     from prefect.events.worker import EventsWorker
     from prefect.logging.handlers import APILogHandler
 
@@ -82,7 +83,7 @@ def _send_logs() -> None:
 
 
 def configured_server() -> str | None:
-    """The address that the user set: in the environment, or in a profile of Prefect's home."""
+    """The address that the user set in the environment or in a Prefect profile."""
     if url := os.environ.get("PREFECT_API_URL"):
         return url
     if not Path(os.environ["PREFECT_HOME"], "profiles.toml").is_file():
@@ -93,8 +94,8 @@ def configured_server() -> str | None:
 
 
 @contextmanager
-def _using(url: str) -> Iterator[None]:
-    """Makes this process, by its settings, and its workers, by the environment, use a server."""
+def _use_server(url: str) -> Iterator[None]:
+    """Points this process (by its settings) and its workers (by the environment) at a server."""
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     before = os.environ.get("PREFECT_API_URL")
@@ -109,13 +110,13 @@ def _using(url: str) -> Iterator[None]:
 
 @contextmanager
 def _local_server(meanwhile: Callable[[], None]) -> Iterator[tuple[str, Server]]:
-    """A Prefect server of our own for the block; yields its address and itself."""
+    """Starts a Prefect server for the block; yields its address and the server."""
     home = Path(os.environ["PREFECT_HOME"])
     home.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
     port = free_port()
     url = f"http://127.0.0.1:{port}/api"
     with ExitStack() as stack:
-        # Servers that set up one new database at the same time get in each other's way.
+        # Two servers that create the same database at once fail.
         with server_start_lock(home):
             log, environment = home / "server.log", dict.fromkeys(UNUSED_SERVICES, "false")
             server = stack.enter_context(
@@ -127,34 +128,34 @@ def _local_server(meanwhile: Callable[[], None]) -> Iterator[tuple[str, Server]]
 
 
 def server_start_lock(home: Path) -> FileLock:
-    """Keeps other commands from starting a Prefect server on this home for the block."""
+    """A lock under which one command at a time starts a Prefect server on a home."""
     return FileLock(home / "start.lock", mode=0o600)
 
 
 @contextmanager
-def _watching_server(url: str, own: Server | None) -> Iterator[None]:
-    """Says within seconds that the server stopped answering, and ends the command when it stays away.
+def _monitor_server(url: str, own: Server | None) -> Iterator[None]:
+    """Warns within seconds that the server stopped answering, and ends the command if it does not come back.
 
-    Prefect's client would go on trying to reach it for many minutes. A server of our own whose process lives is only
-    slow on a busy machine, and is given longer.
+    Prefect's client would go on trying for many minutes. A server of our own whose process still runs is only slow and
+    gets more time.
     """
     ended = threading.Event()
 
     def watch() -> None:
-        answered, said = time.monotonic(), False
-        while not ended.wait(ASK_SECONDS):
-            if answers(f"{url}/health"):
-                answered, said = time.monotonic(), False
+        answered, warned = time.monotonic(), False
+        while not ended.wait(CHECK_SECONDS):
+            if is_up(f"{url}/health"):
+                answered, warned = time.monotonic(), False
                 continue
             silent = time.monotonic() - answered
             alive = own is not None and own.process.poll() is None
             if silent > (BUSY_SECONDS if alive else GIVE_UP_SECONDS):
                 request_interrupt()
-                _write(f"tdrop: {server_lost_message(url)}")
+                write_stderr(f"tdrop: {server_lost_message(url)}")
                 os._exit(1)
-            elif silent > SAY_SECONDS and not said:
-                said = True
-                _write(f"tdrop: the Prefect server at {url} does not answer; waiting for it")
+            elif silent > WARN_SECONDS and not warned:
+                warned = True
+                write_stderr(f"tdrop: the Prefect server at {url} does not answer; waiting for it")
 
     threading.Thread(target=watch, name="tdrop-server-watch", daemon=True).start()
     try:
@@ -167,22 +168,16 @@ def _watching_server(url: str, own: Server | None) -> Iterator[None]:
         ended.set()
 
 
-def _write(sentence: str) -> None:
-    # Past the progress display, which may be in the middle of drawing.
-    with suppress(OSError):
-        os.write(2, f"{sentence}\n".encode())
-
-
 def is_server_lost(error: BaseException) -> bool:
-    """Whether an error means that a Prefect server does not answer, or no longer reaches its own database."""
-    # By name: a command that never spoke to a server has not imported httpx.
+    """Whether an error means that the Prefect server does not answer, or cannot reach its database."""
+    # By name, because importing httpx takes time that a command without a server need not spend.
     names = {kind.__name__ for kind in type(error).__mro__ if kind.__module__.startswith("httpx")}
     status = getattr(getattr(error, "response", None), "status_code", 0)
     return "TransportError" in names or ("HTTPStatusError" in names and status >= 500)
 
 
 def server_lost_message(url: str) -> str:
-    """One sentence about a Prefect server that stopped answering."""
+    """The message about a Prefect server that stopped answering."""
     return (
         f"the Prefect server at {url} stopped answering; finished steps are kept: run the same command again when it "
         "is back"
@@ -191,7 +186,7 @@ def server_lost_message(url: str) -> str:
 
 @contextmanager
 def publish_server_address(home: Path, url: str) -> Iterator[None]:
-    """Tells other commands on this home where its Prefect server is, for the block."""
+    """Writes the server's address into the home for the block, so that other commands find it."""
     note = home / SERVER_NOTE
     write_private(note, url)
     try:
@@ -201,21 +196,21 @@ def publish_server_address(home: Path, url: str) -> Iterator[None]:
 
 
 def find_ui_server(home: Path) -> str | None:
-    """The Prefect server that `tdrop ui` runs on this home, if it answers.
+    """The address of the Prefect server that `tdrop ui` runs on this home, if it answers.
 
-    At the address of a `tdrop ui` that was killed another home's may answer: its own holds the home's lock.
+    After a `tdrop ui` was killed, another home's server may answer at its address: only the lock tells.
     """
     try:
         url = (home / SERVER_NOTE).read_text(encoding="utf-8")
         with FileLock(home / UI_LOCK, blocking=False, mode=0o600):
             return None
     except Timeout:
-        return url if answers(f"{url}/health") else None
+        return url if is_up(f"{url}/health") else None
     except OSError:
         return None
 
 
-def answers(address: str) -> bool:
+def is_up(address: str) -> bool:
     """Whether a server answers at an address within a few seconds."""
     try:
         with urllib.request.urlopen(address, timeout=5):
@@ -236,7 +231,7 @@ def require_server() -> str:
 
 
 def require_healthy(url: str) -> None:
-    """Says in one sentence that a Prefect server does not answer."""
+    """Raises `Unavailable` if the Prefect server does not answer."""
     try:
         urllib.request.urlopen(f"{url}/health", timeout=10).close()
     except (OSError, ValueError) as error:
@@ -247,7 +242,7 @@ def require_healthy(url: str) -> None:
 
 
 def prefect_command(port: int) -> list[str]:
-    """The command of a Prefect server on this machine alone."""
+    """The command that starts a Prefect server for this machine only."""
     return [
         *(sys.executable, "-m", "uvicorn", "--factory", "flows.closed_server:create_app"),
         *("--host", "127.0.0.1", "--port", str(port), "--log-level", "error", "--lifespan", "on"),
@@ -256,7 +251,7 @@ def prefect_command(port: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Server:
-    """A server that was started: its process, where it answers when it is up, and its log."""
+    """A started server: its process, the address of its health check, and its log."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -264,16 +259,16 @@ class Server:
     log: Path
 
     def require_running(self) -> None:
-        """Raises when the server has stopped by itself."""
+        """Raises if the server has stopped by itself."""
         if self.process.poll() is not None:
             raise TdropError(f"{self.name} stopped (exit code {self.process.returncode}); its log is {self.log}")
 
     def wait_until_up(self) -> None:
-        """Returns when the server answers."""
+        """Waits until the server answers."""
         deadline = time.monotonic() + START_LIMIT_SECONDS
         while time.monotonic() < deadline:
             self.require_running()
-            if answers(self.health):
+            if is_up(self.health):
                 return
             time.sleep(0.1)
         raise TdropError(f"{self.name} did not answer within {START_LIMIT_SECONDS} s; its log is {self.log}")
@@ -283,9 +278,9 @@ class Server:
 def start_server(
     name: str, command: Sequence[str], health: str, log: Path, environment: Mapping[str, str]
 ) -> Iterator[Server]:
-    """Starts a server for the block, its output in `log`; it need not be up yet."""
+    """Starts a server for the block, its output in `log`; does not wait until it answers."""
     with log.open("ab") as stream:
-        # A session of its own: Ctrl-C reaches the command, which then stops the server in order.
+        # In its own session, so that Ctrl-C reaches only the command, which then stops the server.
         process = subprocess.Popen(
             list(command),
             stdout=stream,
@@ -293,7 +288,7 @@ def start_server(
             stdin=subprocess.DEVNULL,
             env={**os.environ, **environment},
             start_new_session=True,
-            preexec_fn=_leaving_with_parent(),
+            preexec_fn=_end_with_parent(),
         )
     try:
         yield Server(name, process, health, log)
@@ -301,43 +296,33 @@ def start_server(
         _stop(process)
 
 
-@contextmanager
-def run_server(
-    name: str, command: Sequence[str], health: str, log: Path, environment: Mapping[str, str]
-) -> Iterator[Server]:
-    """The same, with the server up."""
-    with start_server(name, command, health, log, environment) as server:
-        server.wait_until_up()
-        yield server
-
-
-def _leaving_with_parent() -> Callable[[], None] | None:
-    """What makes Linux end a server whose command was killed; elsewhere None."""
+def _end_with_parent() -> Callable[[], None] | None:
+    """A hook by which Linux ends the server when its command is killed; None on other systems."""
     control = getattr(ctypes.CDLL(None), "prctl", None) if sys.platform == "linux" else None
     return None if control is None else lambda: control(PARENT_DEATH_SIGNAL, signal.SIGTERM)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ends a server and the processes it started: they share its session."""
+    """Ends a server and the processes that it started, which share its session."""
     for order in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, order)
         with suppress(subprocess.TimeoutExpired):
-            process.wait(HURRIED_SECONDS if interrupt_requested() else STOP_LIMIT_SECONDS)
+            process.wait(INTERRUPTED_STOP_LIMIT_SECONDS if interrupt_requested() else STOP_LIMIT_SECONDS)
             return
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def require_free_port(port: int, name: str) -> None:
-    """Says in one sentence that a port is taken."""
+    """Raises if a port is taken."""
     with socket.socket() as probe:
-        # Connections of a server that ended a moment ago do not keep its port.
+        # Closed connections of a server that has just ended do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

@@ -1,22 +1,27 @@
-"""What commands share: where their words go, to a person or aside for one JSON document, and common options."""
+"""What commands share: the console that prints words or one JSON document, and common options."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
+from tdrop.base import UsageError
+
+if TYPE_CHECKING:
+    from tdrop.contracts import Network
+
 
 class Printer(Console):
-    """A console that knows results from remarks.
+    """A console that tells results from hints.
 
     Attributes:
-        as_json: Print no words at all, and every result as one JSON document.
-        brief: Print results, but neither remarks nor progress.
+        as_json: Print no words, and the result as one JSON document.
+        brief: Print results, but neither hints nor progress.
     """
 
     def __init__(
@@ -32,13 +37,13 @@ class Printer(Console):
             self.file.flush()
 
     def print_hint(self, words: str) -> None:
-        """Prints what is no result: where to look next, how the time was spent."""
+        """Prints what is not a result: where to look next, how the time was spent."""
         if not self.brief:
             self.print(words, markup=False)
 
     @property
     def progress(self) -> Console:
-        """Where progress is shown: nowhere when brief, beside the document when a script reads that."""
+        """Where progress is shown: nowhere when brief, on stderr when a script reads JSON from stdout."""
         if self.brief:
             return Console(quiet=True)
         return Console(stderr=True, highlight=False, soft_wrap=True) if self.as_json else self
@@ -49,19 +54,34 @@ DEFAULT_CONTRACTS = Path("data_contracts")
 
 Contracts = Annotated[Path, typer.Option("--contracts", help="Folder with tables/ and sites/", metavar="DIR")]
 SiteName = Annotated[str, typer.Argument(help="Name of a site in sites/", metavar="SITE")]
-Seeds = Annotated[int, typer.Option(help="Number of refits, to show variability", metavar="N", min=1, max=50)]
+Seeds = Annotated[
+    int,
+    typer.Option(
+        help="How often the tuned model is trained again, to show its variability", metavar="N", min=1, max=50
+    ),
+]
 Processes = Annotated[
     int | None,
-    typer.Option(help="Worker processes; default: one per core; 0 runs in this process", metavar="N", min=0),
+    typer.Option(
+        help="Worker processes; default: one per core; 0: none, everything runs in this process", metavar="N", min=0
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else")]
 
 
 def make_printer(as_json: bool) -> Printer:
-    """The printer of a command that has a result: as brief as was asked for, as JSON or in words."""
+    """The printer of a command: JSON or words, and brief with --quiet."""
     return Printer(as_json=as_json, brief=console.brief)
 
 
+def only_table(network: Network, how: str) -> str:
+    """The network's only table; where there are several, a UsageError says how to name one."""
+    if len(network.contracts) != 1:
+        known = ", ".join(sorted(network.contracts)) or "none yet: `tdrop add-table` adds one"
+        raise UsageError(f"name the table: {how}; known: {known}")
+    return next(iter(network.contracts))
+
+
 def contracts_option(contracts: Path) -> str:
-    """The option that the next command needs as well, when it is not the default."""
+    """The --contracts option that a suggested command needs; empty for the default."""
     return "" if contracts == DEFAULT_CONTRACTS else f" --contracts {contracts}"

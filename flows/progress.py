@@ -1,4 +1,4 @@
-"""What a finished stage found, in a line for the terminal and, without numbers of patients, for Prefect's log."""
+"""One progress line per finished stage: for the terminal, and without numbers of patients for Prefect's log."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from tdrop.choose import Choice
 from tdrop.data import Encoder
 from tdrop.evaluate import Evaluation
 from tdrop.forecast import Forecast
-from tdrop.home import ENCODER, FORECAST, REFUSED, Ref, ResolvedSite, emit_progress
+from tdrop.home import Ref, ResolvedSite, emit_progress, files
 from tdrop.shift import Matching, Shift
 
 
 def log_progress(site: ResolvedSite, ref: Ref, chosen: str = "") -> Ref:
-    """Says what a finished stage found, and hands it on; Prefect's log keeps only what counts no patients.
+    """Logs the result of a finished stage and returns the stage; Prefect's log gets no number of patients.
 
     Args:
         site: The target site.
         ref: The stage.
-        chosen: The chosen method, where the stage is about all of them.
+        chosen: The chosen method, for stages about all methods.
     """
     match ref.stage:
         case "encoded":
-            features = _features(ref.record(Encoder, ENCODER))
+            features = _features(ref.record(Encoder, files.ENCODER))
             emit_progress(site.name, "encode", detail=features, public=features)
         case "shift":
             verdict = ref.record(Shift, "shift.json").verdict
             emit_progress(site.name, "estimate shift", detail=verdict, public=verdict)
         case "matching":
             retained = ref.record(Matching, "matching.json").retained
-            emit_progress(site.name, "match", detail=f"{retained} source patients set aside that resemble the site's")
+            emit_progress(site.name, "match", detail=f"{retained} source patients that resemble the site's set aside")
         case "choice":
             method = ref.record(Choice, "choice.json").method
             emit_progress(site.name, "choose", detail=method, public=method)
         case "forecast":
-            emit_progress(site.name, "forecast", detail=_expected(ref.record(Forecast, FORECAST), chosen))
+            emit_progress(site.name, "forecast", detail=_expected(ref.record(Forecast, files.FORECAST), chosen))
         case "evaluation":
             emit_progress(site.name, "evaluate", detail=_evaluated(ref))
     return ref
@@ -57,5 +57,5 @@ def _expected(forecast: Forecast, chosen: str) -> str:
 def _evaluated(ref: Ref) -> str:
     evaluation = Evaluation.from_dict(ref.json("evaluation.json"))
     known = f"{evaluation.patients:,} patients, {evaluation.labelled:,} with known outcome"
-    refused = (ref.path / REFUSED).is_file()
+    refused = (ref.path / files.REFUSED).is_file()
     return f"{known}; the label file was refused, its report says why" if refused else known

@@ -1,7 +1,7 @@
-"""The rehearsal: every labelled site of a table plays the new one, then its outcomes are opened.
+"""The rehearsal: each labelled site of a table is treated as a new one, then its outcomes are opened.
 
-Each plays on a copy of the contracts below `<home>/rehearsals/<table>/`, in which every labelled site is a target whose
-outcomes lie in a label file: the same lock as for a real target keeps them from training, choosing and forecasting.
+It works on a copy of the contracts in `<home>/rehearsals/<table>/`, in which every labelled site is a target with its
+outcomes in a label file: the same lock as for a real target keeps them from training, choosing and forecasting.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from tdrop.forecast import (
     RehearsedSite,
     SiteNumber,
 )
-from tdrop.home import FORECAST, REHEARSALS, Workspace, now, prepare_environment, write_private
+from tdrop.home import REHEARSALS, Workspace, files, now, prepare_environment, write_private
 from tdrop.methods import have_samples
 from tdrop.metrics import OUTCOME_KINDS
 from tdrop.report import render_rehearsal
 
-#: Fewest labelled sites of a rehearsal: one plays, one teaches.
+#: Fewest labelled sites of a rehearsal: one to transfer to, one to learn from.
 FEWEST = 2
 PAGE = "rehearsal.html"
-#: Keys of a site's file that say how its extract is written, and that its label file therefore shares.
-WRITTEN = ("location", "reader", "renames", "units", "categories", "missing_codes", "query", "table_name")
+#: Keys of a site's file about the format of its extract, which its label file shares.
+FORMAT_KEYS = ("location", "reader", "renames", "units", "categories", "missing_codes", "query", "table_name")
 
 
 def rehearsal_folder(workspace: Workspace, table: str) -> Path:
-    """Where a table's rehearsal lies."""
+    """The folder of a table's rehearsal."""
     return workspace.root / REHEARSALS / table
 
 
@@ -62,13 +62,13 @@ def rehearse_table(
     at_once: int = 1,
     scheduler: str | None = None,
 ) -> Any:
-    """Plays every labelled site of a table as the new one and publishes what came of it.
+    """Transfers to each labelled site of a table as if it were new, and publishes how good the results were.
 
     Args:
         table: Name of the table.
         settings: What to train and how long, the same for every site.
-        again: Run even where nothing changed.
-        at_once: How many sites are under way together.
+        again: Run even if nothing changed.
+        at_once: How many sites run at the same time.
         scheduler: Address of a Dask scheduler for the sites' tasks.
 
     Returns:
@@ -81,16 +81,13 @@ def rehearse_table(
     folder = rehearsal_folder(workspace, table)
     write_contracts(workspace, network, table, folder / "contracts")
     played = Workspace.at(folder, folder / "contracts")
-    with _at(played):
+    with _environment_of(played):
         results = transfer_sites([site.name for site in sites], settings, again, at_once, scheduler)
     failed = {name: result.sentence for name, result in results.items() if isinstance(result, SiteFailure)}
-    rehearsed = tuple(
-        one
-        for site in sites
-        if site.name not in failed and (one := _open_outcomes(played, site, network.contract(table).task)) is not None
-    )
-    simulated = all(site.simulated for site in sites)
-    rehearsal = Rehearsal(table, now(), rehearsed, failed, simulated, task=network.contract(table).task)
+    task, simulated = network.contract(table).task, all(site.simulated for site in sites)
+    opened = [_open_outcomes(played, site, task) for site in sites if site.name not in failed]
+    rehearsed = tuple(result for result in opened if result is not None)
+    rehearsal = Rehearsal(table, now(), rehearsed, failed, simulated, task=task)
     write_record(folder / REHEARSAL, rehearsal)
     write_private(folder / PAGE, render_rehearsal(rehearsal))
     publish_index(workspace)
@@ -102,14 +99,14 @@ def rehearse_table(
 
 
 def _record(workspace: Workspace, played: Workspace, rehearsal: Rehearsal, names: Sequence[str]) -> None:
-    """Records the rehearsal in MLflow, with what each site's record says where it played."""
-    with _at(played):
+    """Records the rehearsal in MLflow, with the numbers that each site's own record holds."""
+    with _environment_of(played):
         records = played_records(played, rehearsal)
     record_rehearsal(workspace, rehearsal, records, names)
 
 
 def require_rehearsable(network: Network, table: str) -> tuple[Site, ...]:
-    """The labelled sites of a table; a UsageError where there are too few to play."""
+    """The labelled sites of a table; a UsageError if there are too few."""
     sites = network.labelled(table)
     if len(sites) < FEWEST:
         known = ", ".join(site.name for site in sites) or "none"
@@ -121,7 +118,7 @@ def require_rehearsable(network: Network, table: str) -> tuple[Site, ...]:
 
 
 def write_contracts(workspace: Workspace, network: Network, table: str, folder: Path) -> None:
-    """Writes the table and its labelled sites, each as a target whose outcomes are in a label file."""
+    """Writes the table and its labelled sites, each as a target with its outcomes in a label file."""
     for kind in ("tables", "sites"):
         (folder / kind).mkdir(parents=True, exist_ok=True)
         for old in (folder / kind).glob("*.y*ml"):
@@ -139,10 +136,10 @@ def _file(folder: Path, name: str) -> Path:
 
 
 def _as_target(document: Mapping[str, Any], site: Site, workspace: Workspace, network: Network) -> dict[str, Any]:
-    """A labelled site's file as that of a target that others may learn from."""
+    """The file of a labelled site, changed into that of a target from which others may learn."""
     target = {key: value for key, value in document.items() if key not in ("source", "sources", "schedule", "batches")}
     if "labels" not in target:
-        target["labels"] = {key: target[key] for key in WRITTEN if key in target}
+        target["labels"] = {key: target[key] for key in FORMAT_KEYS if key in target}
     target |= {"role": "both", "labels_in_extract": "drop"}
     for part in (target, target["labels"]):
         if "location" in part:
@@ -151,13 +148,13 @@ def _as_target(document: Mapping[str, Any], site: Site, workspace: Workspace, ne
 
 
 def _found_from_anywhere(location: str, workspace: Workspace, network: Network) -> str:
-    """A location that means the same below the rehearsal's own home and contracts."""
+    """The location, absolute: the rehearsal has another home and other contracts."""
     location = location.replace("{home}", workspace.home)
     return location if "://" in location else str((network.base / location).absolute())
 
 
 @contextmanager
-def _at(workspace: Workspace) -> Iterator[None]:
+def _environment_of(workspace: Workspace) -> Iterator[None]:
     """Makes flows read and write in the rehearsal's workspace; its models go to no shared MLflow."""
     names = {"TDROP_HOME": workspace.home, "TDROP_CONTRACTS": workspace.contracts, "MLFLOW_TRACKING_URI": None}
     before = {name: os.environ.get(name) for name in names}
@@ -177,7 +174,7 @@ def _set(environment: Mapping[str, str | None]) -> None:
 
 
 def _open_outcomes(workspace: Workspace, site: Site, task: Task) -> RehearsedSite | None:
-    """What the opened outcomes say of one site; None where they say nothing about the first number."""
+    """The result of one site by its outcomes; None if its main metric cannot be measured."""
     folder, first = workspace.latest(site.name), OUTCOME_KINDS[task].headline
     evaluation = Evaluation.from_dict(json.loads((folder / "evaluation.json").read_text(encoding="utf-8")))
     chosen = read_record(Choice, folder / "choice.json").method
@@ -208,12 +205,12 @@ def _open_outcomes(workspace: Workspace, site: Site, task: Task) -> RehearsedSit
     )
 
 
-#: Names in an evaluation of numbers that are compared between sites, where they differ.
+#: Names in an evaluation of the numbers that are compared between sites, where they differ.
 _NAMES: Mapping[str, str] = {"slope": "calibration_slope"}
 
 
 def _seen(site: str, evaluation: Evaluation, method: str, task: Task) -> HeldOutSite | None:
-    """How a method did, with sampling variances from the intervals; None where a number could not be measured."""
+    """A method's numbers with sampling variances from their intervals; None if a number could not be measured."""
     patients = int(evaluation.labelled or 0)
     values: dict[str, Any] = {}
     variances: dict[SiteNumber, float] = {}
@@ -236,7 +233,7 @@ def _seen(site: str, evaluation: Evaluation, method: str, task: Task) -> HeldOut
 
 
 def _expected(folder: Path, chosen: str, quantity: Quantity) -> tuple[float | None, float | None, float | None]:
-    if not (folder / FORECAST).is_file():
+    if not (folder / files.FORECAST).is_file():
         return None, None, None
-    answer = read_record(Forecast, folder / FORECAST).find(chosen, quantity)
+    answer = read_record(Forecast, folder / files.FORECAST).find(chosen, quantity)
     return (None, None, None) if answer is None else (answer.value, answer.low, answer.high)

@@ -1,4 +1,4 @@
-"""A site's extract and its sources', read and checked; and `tdrop shift`, everything before training alone."""
+"""Reads and checks the extracts of a site and its sources; `tdrop shift` compares their patients."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from tdrop.shift import Matching, Shift
 def read_extracts(
     site: ResolvedSite, source_data: Sequence[str], target_data: str, read: Callable[..., Ref] = read_and_check.fn
 ) -> tuple[Ref, Ref]:
-    """Reads and checks a site's extract and its sources'; stops where one must not be used.
+    """Reads and checks the extracts of a site and its sources; raises `SiteStopped` if one must not be used.
 
     Args:
         site: The target site.
         source_data: Fingerprints of the sources' extracts.
-        target_data: Fingerprint of the site's.
-        read: `read_and_check` as a task of a flow run, or its function where there is none.
+        target_data: Fingerprint of the site's extract.
+        read: `read_and_check` in a flow run, its plain function elsewhere.
     """
 
     def read_usable(own: ResolvedSite, data: str, source: Ref | None = None) -> Ref:
@@ -52,7 +52,7 @@ def read_extracts(
 
 
 def fingerprints(site: ResolvedSite) -> tuple[tuple[str, ...], str]:
-    """Fingerprints of the sources' extracts, and of the site's."""
+    """Fingerprints of the sources' extracts, and of the site's extract."""
     return tuple(fingerprint(own, **site.where) for own in site.sources), fingerprint(site.site, **site.where)
 
 

@@ -1,4 +1,4 @@
-"""Tunes, refits and scores every method of a site; one that fails is reported and left out."""
+"""Tunes, refits and scores every method of a site; a method that fails is reported and left out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tdrop.home import Ref, ResolvedSite, advance, raise_if_interrupted, set_ste
 from tdrop.methods import COMMITTEE, SITE_INPUT
 
 Futures = Sequence[PrefectFuture[Ref]]
-#: The same tasks under a name of their own, where the target's unlabelled patients are left out.
+#: The same tasks with other run names, for fits without the target's unlabelled patients.
 fit_without_target = fit_model.with_options(task_run_name="fit {method} without unlabelled patients seed {seed}")
 predict_without_target = predict_patients.with_options(
     task_run_name="predict {method} without unlabelled patients seed {seed}"
@@ -41,13 +41,13 @@ predict_without_target = predict_patients.with_options(
 
 @dataclass(frozen=True)
 class _Refits:
-    """What was started for a method after its tuning.
+    """The tasks of a method after its tuning.
 
     Attributes:
         trial: The stage of the picked trial.
         models: One fit per seed.
-        folds: Its out-of-fold scores; empty where the criterion needs none.
-        ablation: The first seed without the target's unlabelled patients; None where they were not used.
+        folds: The out-of-fold scores; empty if the criterion needs none.
+        ablation: Predictions of the first seed without the target's unlabelled patients; None if it did not use them.
     """
 
     trial: Ref
@@ -67,7 +67,7 @@ def train(site: ResolvedSite, encoded: Ref, matching: Ref, settings: TransferSet
     """
     trained, methods = Trained(), settings.chosen_methods()
     start_stage(site.name, "tune", sum(len(planned_trials(method, settings)) for method in methods))
-    # All methods are under way before the first is waited for; a method's refits follow its last trial.
+    # All methods are submitted before the first is waited for; a method is refitted after its last trial.
     tuned = {method: tune_method.submit(site, encoded, matching, method, settings) for method in methods}
     propensity = fitted_propensity(site, encoded) if settings.criterion == "importance_weighted" else None
     refits = {}
@@ -99,7 +99,7 @@ def train(site: ResolvedSite, encoded: Ref, matching: Ref, settings: TransferSet
 def _refit(
     site: ResolvedSite, encoded: Ref, propensity: Ref | None, trial: Ref, picked: Trial, settings: TransferSettings
 ) -> _Refits:
-    """Starts the fits of a method's picked settings, and once more without the target's unlabelled patients."""
+    """Submits the fits of a method's picked settings, and one more without the target's unlabelled patients."""
     method = picked.method
     rows = rows_to_fit(encoded, planned_as(picked, settings))
     models = [fit_model.submit(site, rows, method, picked.settings, seed) for seed in range(settings.seeds)]
@@ -117,7 +117,7 @@ def _refit(
 def _predict_with(
     site: ResolvedSite, encoded: Ref, refits: Mapping[str, _Refits], settings: TransferSettings, trained: Trained
 ) -> dict[str, Futures]:
-    """Lets every method's models predict the target's patients as soon as they are fitted."""
+    """Submits the predictions for the target's patients as soon as a method's models are fitted."""
     predicted: dict[str, Futures] = {}
     for method, refit in refits.items():
         noise = trained.picked[method].noise
@@ -139,7 +139,7 @@ def _form_committee(
     trials: Mapping[str, Ref],
     trained: Trained,
 ) -> None:
-    """Adds the committee to what was trained, as if it were one more method."""
+    """Adds the committee to the trained methods, as if it were one more method."""
     try:
         joined = join_trials(site, encoded, matching, trials)
         trial = joined.record(Trial, "trial.json")
@@ -154,7 +154,7 @@ def _form_committee(
         folds = None if propensity is None else score_out_of_fold(site, encoded, propensity, COMMITTEE, joined)
     except Exception as error:
         raise_if_interrupted()
-        _set_aside(site.name, COMMITTEE, error, trained)
+        _mark_failed(site.name, COMMITTEE, error, trained)
         return
     trained.picked[COMMITTEE] = replace(trial, picked=True)
     trained.trials[COMMITTEE] = [trained.picked[COMMITTEE]]
@@ -169,7 +169,7 @@ def _collect_ablations(site: str, refits: Mapping[str, _Refits], trained: Traine
             continue
         try:
             trained.ablations[method] = ablation.result()
-        except Exception as error:  # a figure is lost, and no method
+        except Exception as error:  # the report loses a figure, but no method
             raise_if_interrupted()
             if isinstance(error, Unwritable):
                 raise
@@ -177,7 +177,7 @@ def _collect_ablations(site: str, refits: Mapping[str, _Refits], trained: Traine
 
 
 def without_target(trial: Trial) -> Trial | None:
-    """The same settings with the target's unlabelled patients left out; None where they were not used."""
+    """The same trial without the target's unlabelled patients; None if it did not use them."""
     if not trial.settings.get("lambda_"):
         return None
     settings = {name: value for name, value in trial.settings.items() if name != SITE_INPUT}
@@ -185,18 +185,18 @@ def without_target(trial: Trial) -> Trial | None:
 
 
 def _pick(site: str, method: str, future: PrefectFuture[list[Ref]], trained: Trained) -> Ref | None:
-    """Keeps a method's trials and returns the stage of the one to refit, or None when none could be scored."""
+    """Stores a method's trials and returns the stage of the one to refit; None if none could be scored."""
     try:
         refs = future.result()
         trials = [ref.record(Trial, "trial.json") for ref in refs]
         picked = pick_place(method, trials)
     except Exception as error:
-        # What was ended is no method's failure: nothing may be chosen without it.
+        # An interrupt is not a failure of the method: nothing may be chosen without it.
         raise_if_interrupted()
-        _set_aside(site, method, error, trained)
+        _mark_failed(site, method, error, trained)
         return None
     trained.trials[method] = list(mark_picked(trials, picked))
-    # A cluster's workers cannot tell of each trial.
+    # Workers of a cluster cannot report each trial.
     set_steps_done(site, "tune", sum(map(len, trained.trials.values())), method)
     trained.picked[method] = trained.trials[method][picked]
     return refs[picked]
@@ -214,15 +214,15 @@ def collect_fits(site: str, method: str, futures: Futures, trained: Trained) -> 
         advance(site, "fit", method)
     if not failures:
         return refs
-    _set_aside(site, method, failures[0], trained)
+    _mark_failed(site, method, failures[0], trained)
     return None
 
 
-def _set_aside(site: str, method: str, error: Exception, trained: Trained) -> None:
-    # A full disk is no method's failure either.
+def _mark_failed(site: str, method: str, error: Exception, trained: Trained) -> None:
+    # A full disk is not a failure of the method.
     if isinstance(error, Unwritable):
         raise error
-    # Another package's message may hold patients' values; its name does not.
+    # Another package's message may hold patients' values; the name of its error does not.
     known = error if isinstance(error, TdropError) else resource_error(error)
     sentence = str(known) if known is not None else f"failed with {describe(error)}"
     trained.failed[method] = sentence

@@ -53,7 +53,6 @@ from tdrop.base import SiteStopped, TdropError, Unwritable, describe, plain, rea
 from tdrop.choose import Choice
 from tdrop.forecast import Forecast
 from tdrop.home import (
-    FORECAST,
     SENTENCE,
     Event,
     Inputs,
@@ -63,6 +62,7 @@ from tdrop.home import (
     Workspace,
     add_listener,
     emit_progress,
+    files,
     interrupt_requested,
     lock_site,
     mark_as_running,
@@ -79,18 +79,18 @@ from tdrop.shift import Shift, require_source_outcomes
 
 #: Threads only wait for worker processes; a few more than cores keep those busy.
 THREADS = 2 * (os.cpu_count() or 1) + 2
-#: How long sites under way together have to end after Ctrl-C.
-WIND_UP_SECONDS = 7.0
+#: How long running sites have to end after Ctrl-C.
+SHUTDOWN_SECONDS = 7.0
 
 
 @dataclass(frozen=True)
 class TransferResult:
-    """What came of one site's transfer.
+    """The result of one site's transfer.
 
     Attributes:
-        summary: Of its report.
-        unchanged: Why nothing was done; empty where something was.
-        not_recorded: Why MLflow has no record of it, or None.
+        summary: Summary of the report.
+        unchanged: Why nothing was done; empty after a run.
+        not_recorded: Why MLflow has no record of the run, or None.
     """
 
     summary: SiteSummary
@@ -105,7 +105,7 @@ class TransferResult:
 
 @dataclass(frozen=True)
 class SiteFailure:
-    """Why a site has no result while the others went on, in a sentence."""
+    """Why a site has no result, in a sentence."""
 
     sentence: str
 
@@ -115,14 +115,14 @@ class SiteFailure:
 
 
 def _mark_cancelled(flow: Any, flow_run: Any, state: Any) -> None:
-    """Tells Prefect that a run was cancelled by a person, and did not fail or crash."""
+    """Marks an interrupted run as cancelled, not as failed or crashed."""
     if interrupt_requested():
         with get_client(sync_client=True) as client:
             client.set_flow_run_state(flow_run.id, Cancelled(message=SENTENCE), force=True)
 
 
 def _log_to_prefect(event: Event) -> None:
-    """Logs a finished step to the flow run or task run that it belongs to."""
+    """Logs a finished step in its flow run or task run."""
     if event.done:
         with suppress(MissingContextError):
             count = f" {event.done} of {event.total}" if event.total > 1 else ""
@@ -142,17 +142,17 @@ def transfer_site(
 ) -> Any:
     """Moves the source's model to one target site and publishes its report.
 
-    Contracts are read from `$TDROP_CONTRACTS`, results go below `$TDROP_HOME`. The state of the run says how it ended:
-    Go, Caution, Stop or Too few to say after the verdict, or Stopped where the extract must not be used.
+    Reads contracts from `$TDROP_CONTRACTS` and writes below `$TDROP_HOME`. The run's state is the verdict (Go, Caution,
+    Stop or Too few to say), or Stopped if the extract must not be used.
 
     Args:
         site: Name of the target site.
         settings: What to train and how long.
-        again: Run even when neither data, contract, settings nor code changed.
-        new_patients: Take the patients of the batches since the promotion as the target, instead of the extract.
+        again: Run even if data, contract, settings and code are unchanged.
+        new_patients: Use the patients of all batches since the promotion instead of the extract.
 
     Returns:
-        A `TransferResult`: the summary of its report, and what else came of it.
+        A `TransferResult`.
     """
     prepare_environment()
     add_listener(_log_to_prefect)
@@ -176,18 +176,15 @@ def transfer_site(
     verdict = result.summary.verdict
     _tag_run(resolved, f"verdict:{verdict}")
     name = verdict.capitalize() + (", unchanged" if result.unchanged else "")
-    ending: State[TransferResult] = Completed(name=name, message=_ending(result), data=result)
-    return ending
-
-
-def _ending(result: TransferResult) -> str:
     sentence = result.unchanged or result.not_recorded or "report published and recorded"
-    return f"verdict {result.summary.verdict}: {sentence}"
+    state: State[TransferResult] = Completed(name=name, message=f"verdict {verdict}: {sentence}", data=result)
+    return state
 
 
 def _tag_run(site: ResolvedSite, *more: str) -> None:
-    """Tags this run with its site, table and source; tags are a help, so that a server's refusal costs nothing."""
-    added = {f"site:{site.name}", f"table:{site.contract.name}", *(f"source:{own.name}" for own in site.sources), *more}
+    """Tags this run with its site, table and source; goes on without tags if the server refuses them."""
+    sources = (f"source:{source.name}" for source in site.sources)
+    added = {f"site:{site.name}", f"table:{site.contract.name}", *sources, *more}
     added |= {"simulated"} if site.site.simulated else set()
     with suppress(PrefectException), get_client(sync_client=True) as client:
         run = client.read_flow_run(current_run.id)
@@ -195,9 +192,9 @@ def _tag_run(site: ResolvedSite, *more: str) -> None:
 
 
 def _close_interrupted_run(workspace: Workspace, site: str) -> None:
-    """Closes a run that Prefect still shows as running although its process ended: it would count as running for ever.
+    """Closes a run that Prefect still shows as running although its process has ended.
 
-    The site's lock is held here, so that a note left by another run is of a process that is gone.
+    This run holds the site's lock, so the process of any run that is still noted as running has ended.
     """
     note = read_note(workspace, site)
     if note is None:
@@ -213,13 +210,13 @@ def _close_interrupted_run(workspace: Workspace, site: str) -> None:
 
 
 def _transfer_if_changed(site: ResolvedSite, settings: TransferSettings, again: bool) -> TransferResult:
-    """Runs the pipeline where there is something to do, and writes down how it ended."""
+    """Runs the pipeline if anything changed, and writes the site's status."""
     workspace, started = site.workspace, now()
     inputs: Inputs | None = None
     try:
         inputs = digest_inputs(site, settings)
         if not again and (nothing_changed(workspace, site.name, inputs) or _is_current_for_new_patients(site, inputs)):
-            return _nothing_to_do(workspace, site.name)
+            return _unchanged_result(workspace, site.name)
         with worker_processes():
             result = run_pipeline(site, settings, inputs)
     except Interrupted:
@@ -228,7 +225,7 @@ def _transfer_if_changed(site: ResolvedSite, settings: TransferSettings, again: 
         error = resource_error(error) or error
         outcome, sentence = "stopped" if isinstance(error, SiteStopped) else "failed", explain(site.name, error)
         emit_progress(site.name, outcome)
-        # On a full disk the status cannot be written either; what went wrong is worth more.
+        # On a full disk the status cannot be written either; the first error matters more.
         with suppress(Unwritable):
             reason = error.reason if isinstance(error, SiteStopped) else ""
             write_status(workspace, Status(site.name, inputs, outcome, now(), started, sentence, reason))
@@ -237,18 +234,18 @@ def _transfer_if_changed(site: ResolvedSite, settings: TransferSettings, again: 
             raise error
         # Prefect keeps an error's message.
         raise TdropError(sentence) from None
-    # What is not in MLflow yet is recorded by the next run, which finds every stage ready.
+    # If recording failed, the next run repeats it and finds every stage ready.
     outcome = "done" if result.not_recorded is None else "not recorded"
     write_status(
         workspace, Status(site.name, inputs, outcome, now(), started, result.not_recorded or result.summary.use)
     )
-    # Only now is an earlier stop past.
+    # Only now is an earlier stop over.
     publish_index(workspace)
     return result
 
 
 def _is_current_for_new_patients(site: ResolvedSite, inputs: Inputs) -> bool:
-    """Whether the last run was for new patients of an extract that is as it was then: a person looks at it first."""
+    """Whether the last run was for new patients and the extract has not changed since."""
     last = read_status(site.workspace, site.name)
     if last is None or last.inputs is None or last.outcome != "done":
         return False
@@ -257,7 +254,7 @@ def _is_current_for_new_patients(site: ResolvedSite, inputs: Inputs) -> bool:
 
 
 def _show_halt(workspace: Workspace, site: str) -> None:
-    """Says on the pages what became of the run; a page that cannot be written must not hide why it ended."""
+    """Shows on the pages why the run ended; a page that cannot be written must not hide that."""
     try:
         publish_halt(workspace, site)
     except (OSError, TdropError) as error:
@@ -265,7 +262,7 @@ def _show_halt(workspace: Workspace, site: str) -> None:
 
 
 def explain(site: str, error: Exception) -> str:
-    """One sentence about a failure; the message of another package's error may hold patients' values."""
+    """One sentence about a failure, without other packages' messages, which may hold patients' values."""
     if isinstance(error, TdropError):
         return str(error)
     if exhausted := resource_error(error):
@@ -275,14 +272,14 @@ def explain(site: str, error: Exception) -> str:
     return f"site '{site}' failed with {describe(error)}"
 
 
-def _nothing_to_do(workspace: Workspace, site: str) -> TransferResult:
+def _unchanged_result(workspace: Workspace, site: str) -> TransferResult:
     same = "nothing changed since the last run: data, contract, settings and code are the same"
     emit_progress(site, "unchanged", detail=same, public=same)
     return TransferResult(read_record(SiteSummary, workspace.latest(site) / SUMMARY), unchanged=same)
 
 
 def run_pipeline(site: ResolvedSite, settings: TransferSettings, inputs: Inputs) -> TransferResult:
-    """Every task of one site, in order; what each found is told after it."""
+    """Runs every task of one site in order, and logs progress after each."""
     source, target = read_extracts(site, inputs.source_data, inputs.target_data, read_and_check)
     left_out = columns_to_leave_out(site, source, target)
     labelled = encode_sources(site, site.resolved_sources(), source, fingerprint_labels(site), *left_out)
@@ -299,9 +296,9 @@ def run_pipeline(site: ResolvedSite, settings: TransferSettings, inputs: Inputs)
     forecast = None
     if folds := trained.folds_with_risks():
         forecast = log_progress(site, forecast_site(site, encoded, folds, trained.fits, models), chosen)
-        seal_forecast(site, models, chosen, forecast.record(Forecast, FORECAST))
+        seal_forecast(site, models, chosen, forecast.record(Forecast, files.FORECAST))
 
-    # Of new patients, who take the place of the extract's, no outcome is known.
+    # New patients have no known outcomes.
     labels = find_labels(site, None if site.reads_new_patients else stored_labels(site.workspace, site.name))
     tolerance = picked_tolerance(trained, chosen, site.contract)
     evaluation = log_progress(
@@ -312,7 +309,7 @@ def run_pipeline(site: ResolvedSite, settings: TransferSettings, inputs: Inputs)
 
 
 def publish(workspace: Workspace, run: Run) -> TransferResult:
-    """Publishes the report, then the record; a record that fails costs nothing but itself."""
+    """Publishes the report, then records the run in MLflow; if recording fails, the report stays."""
     with tempfile.TemporaryDirectory(dir=workspace.site(run.site), prefix=".record-") as folder:
         report = publish_report(workspace, run, folder)
         emit_progress(run.site, "report", detail=str(workspace.latest(run.site) / "report.html"))
@@ -339,14 +336,14 @@ def transfer_network(
     at_once: int = 1,
     scheduler: str | None = None,
 ) -> Any:
-    """Transfers to each site, then links all reports from `index.html`; a site that fails does not stop the others.
+    """Transfers to several sites; a site that fails does not stop the others.
 
     Args:
         sites: Names of the target sites.
         settings: What to train and how long.
-        again: Run even when nothing changed.
-        at_once: How many sites are under way together.
-        scheduler: Address of a Dask scheduler for the sites' tasks; None for worker processes of this machine.
+        again: Run even if nothing changed.
+        at_once: How many sites run at the same time.
+        scheduler: Address of a Dask scheduler for the tasks; None for worker processes of this machine.
 
     Returns:
         By site: a `TransferResult`, or a `SiteFailure`.
@@ -355,10 +352,9 @@ def transfer_network(
     failed = {site: result.sentence for site, result in results.items() if isinstance(result, SiteFailure)}
     if not failed:
         return results
-    ending: State[Any] = Completed(
-        name=f"Completed without {', '.join(failed)}", message="; ".join(failed.values()), data=results
-    )
-    return ending
+    name = f"Completed without {', '.join(failed)}"
+    state: State[Any] = Completed(name=name, message="; ".join(failed.values()), data=results)
+    return state
 
 
 def transfer_sites(
@@ -369,7 +365,7 @@ def transfer_sites(
     scheduler: str | None = None,
     new_patients: bool = False,
 ) -> dict[str, TransferResult | SiteFailure]:
-    """One flow run per site; where several are under way together, each in a thread of its own."""
+    """Starts one flow run per site; sites that run at the same time have a thread each."""
     prepare_environment()
     network = Workspace.at().network()
     for site in sites:
@@ -400,15 +396,15 @@ def _dask_runner(scheduler: str) -> Any:
 def _for_each(
     transfer: Callable[[str], TransferResult | SiteFailure], sites: Sequence[str], at_once: int
 ) -> dict[str, TransferResult | SiteFailure]:
-    """Results by site; one site at a time stays in this thread, where Ctrl-C ends it at once."""
+    """Results by site. A single site runs in this thread, where Ctrl-C ends it at once."""
     if at_once == 1 or len(sites) == 1:
         return {site: transfer(site) for site in sites}
     threads = ThreadPoolExecutor(at_once)
     try:
-        # Each thread gets the context that makes its flow a part of this one.
+        # With this context, the threads' flow runs become children of this one.
         futures = {site: threads.submit(copy_context().run, transfer, site) for site in sites}
         return {site: future.result() for site, future in futures.items()}
     finally:
-        # After Ctrl-C their fits are over: they have a moment to say so.
+        # After Ctrl-C the fits are over; their flows have a moment to set their states.
         threads.shutdown(wait=False, cancel_futures=True)
-        wait(futures.values(), timeout=WIND_UP_SECONDS)
+        wait(futures.values(), timeout=SHUTDOWN_SECONDS)

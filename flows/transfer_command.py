@@ -1,4 +1,4 @@
-"""`tdrop transfer`: runs the flows in this process and shows what came of it."""
+"""`tdrop transfer` and `tdrop rehearse`: run the flows in this process and print the results."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from flows.transfer import TransferResult
     from tdrop.evaluate import Evaluation
 
-#: Where fits run, with the number of sites under way together: on a cluster one site's trials rarely fill every worker.
+#: Where models are trained, and how many sites run at once: one site rarely keeps a whole cluster busy.
 RUNNERS: Mapping[str, int] = {"processes": 1, "dask": 4}
 CONNECT_LIMIT_SECONDS = 15
 
 
 @dataclass(frozen=True)
 class Workers:
-    """Where the fits of a command run.
+    """Where a command trains its models.
 
     Attributes:
         processes: Worker processes of this machine; None for one per core, 0 for none.
         runner: `processes` or `dask`.
-        address: Of a Dask scheduler; None for one of this machine.
-        at_once: Sites under way together; None for what suits the runner.
+        address: Address of a Dask scheduler; None starts one on this machine.
+        at_once: Sites that run at the same time; None for the default of the runner.
     """
 
     processes: int | None = None
@@ -59,22 +59,22 @@ class Workers:
 
     @property
     def sites_at_once(self) -> int:
-        """Sites under way together."""
+        """How many sites run at the same time."""
         return self.at_once or RUNNERS[self.runner]
 
     @contextmanager
     def ready(
         self, workspace: Workspace, sites: Sequence[str], console: Printer, meanwhile: Callable[[], None] = lambda: None
     ) -> Iterator[str | None]:
-        """Shows progress, starts workers and makes sure of a Prefect server; yields a Dask scheduler's address.
+        """Starts workers and a Prefect server and shows progress; yields the address of a Dask scheduler, or None.
 
         Args:
-            workspace: Where the flows read and write.
-            sites: Whose progress is shown.
-            console: Where.
+            workspace: The workspace of the flows.
+            sites: Sites whose progress is shown.
+            console: Where progress is shown.
             meanwhile: Work that needs no server, done while one starts.
         """
-        # Flow runs find the contracts here, in this process and in those that it starts.
+        # Flow runs read this, in this process and in its workers.
         os.environ["TDROP_CONTRACTS"] = workspace.contracts
         with (
             show_progress(sites, console.progress),
@@ -96,9 +96,9 @@ def run_transfer(
     new_patients: bool = False,
     may_stop: Collection[str] = (),
 ) -> None:
-    """Transfers to the sites, prints the results, and fails when a site failed that is not in `may_stop`."""
+    """Transfers to the sites and prints the results; raises if a site failed that is not in `may_stop`."""
     if new_patients and len(sites) > 1:
-        raise UsageError("--new-patients is about one site; name the one whose batches are meant")
+        raise UsageError("--new-patients works for one site at a time; name one site")
     workspace, started = Workspace.at(contracts=contracts), time.monotonic()
     with workers.ready(workspace, sites, console, lambda: _read_extracts(workspace, sites)) as scheduler:
         from flows.transfer import SiteFailure, TransferResult, transfer_network, transfer_sites
@@ -113,10 +113,10 @@ def run_transfer(
     done = {site: result for site, result in results.items() if isinstance(result, TransferResult)}
     for sentence in failed.values():
         console.print(sentence, style="red", markup=False)
-    _show(workspace, done, console)
-    _say_next(done, contracts, console)
-    if workers.runner == "processes":  # what a cluster's workers spent is not known here
-        _show_time(console, elapsed, ready - started)
+    _print_results(workspace, done, console)
+    _print_next_steps(done, contracts, console)
+    if workers.runner == "processes":  # the time spent by workers of a cluster is not known here
+        _print_time(console, elapsed, ready - started)
     problems = failed | {site: result.not_recorded for site, result in done.items() if result.not_recorded}
     if counted := [sentence for site, sentence in problems.items() if site not in may_stop]:
         raise TdropError("; ".join(dict.fromkeys(counted)))
@@ -125,7 +125,7 @@ def run_transfer(
 def run_rehearsal(
     table: str, settings: TransferSettings, *, contracts: Path, console: Printer, workers: Workers, again: bool = False
 ) -> None:
-    """Rehearses a table and prints what came of it; fails where a site could not play or nothing was recorded."""
+    """Rehearses a table and prints the result; raises if a site failed or nothing was recorded."""
     workspace = Workspace.at(contracts=contracts)
     from flows.rehearse import PAGE, rehearsal_folder, rehearse_table, require_rehearsable
 
@@ -143,7 +143,7 @@ def run_rehearsal(
 def _read_extracts(workspace: Workspace, sites: Sequence[str]) -> None:
     """Reads and checks the extracts while the server starts; the flow finds them in the store.
 
-    Whatever goes wrong here goes wrong again in the flow, which says so.
+    An error is ignored: it will come again in the flow, which reports it.
     """
     from flows.shift import fingerprints, read_extracts
 
@@ -153,8 +153,8 @@ def _read_extracts(workspace: Workspace, sites: Sequence[str]) -> None:
             read_extracts(site, *fingerprints(site))
 
 
-def _show(workspace: Workspace, done: Mapping[str, TransferResult], console: Printer) -> None:
-    """Prints sites x methods and where to look next."""
+def _print_results(workspace: Workspace, done: Mapping[str, TransferResult], console: Printer) -> None:
+    """Prints a table of sites and methods, and where the reports are."""
     from tdrop.evaluate import Evaluation
 
     table = Table(title=None, header_style="bold")
@@ -186,13 +186,13 @@ def _show(workspace: Workspace, done: Mapping[str, TransferResult], console: Pri
     console.print_hint("compare in MLflow and Prefect: tdrop ui")
 
 
-def _say_next(done: Mapping[str, TransferResult], contracts: Path, console: Printer) -> None:
-    """Says why a site is stopped, and what a person may do after reading the other reports."""
+def _print_next_steps(done: Mapping[str, TransferResult], contracts: Path, console: Printer) -> None:
+    """Prints why sites are stopped, and the next step for the others."""
     usable = [site for site, result in done.items() if result.summary.verdict != "stop"]
     for site, result in done.items():
         if site not in usable:
             why = re.split(r"(?<=[.!?])\s", result.summary.reason.strip())[0]
-            console.print(f"{site}: stop, and no model to approve. {why}", style="red", markup=False)
+            console.print(f"{site}: stop, so there is no model to approve. {why}", style="red", markup=False)
     if usable:
         site = usable[0] if len(usable) == 1 else "SITE"
         options = contracts_option(contracts)
@@ -203,23 +203,23 @@ def _say_next(done: Mapping[str, TransferResult], contracts: Path, console: Prin
 
 
 def _legend(evaluations: Collection[Evaluation]) -> str:
-    """What the cells hold, at sites with outcomes and at those without."""
-    known = [one for one in evaluations if one.labelled != 0]
+    """Explains the cells, at sites with and without outcomes."""
+    labelled = [evaluation for evaluation in evaluations if evaluation.labelled != 0]
     measured = []
-    if any(not _is_number(one) for one in known):
+    if any(not _is_number(evaluation) for evaluation in labelled):
         measured.append("AUROC of the risk (error AUROC by sd)")
-    if any(_is_number(one) for one in known):
+    if any(_is_number(evaluation) for evaluation in labelled):
         measured.append("mean absolute error")
     cells = [f"{' or '.join(measured)}, mean over seeds"] if measured else []
-    if len(known) < len(evaluations):
-        at_level = all("threshold" in one.decision for one in evaluations)
+    if len(labelled) < len(evaluations):
+        at_level = all("threshold" in evaluation.decision for evaluation in evaluations)
         counted = "patients referred at the risk level" if at_level else "patients referred for review"
         cells.append(f"where no outcome is known, {counted}" if measured else counted)
     return f"Each cell: {'; '.join(cells)}. * chosen without target labels."
 
 
 def _is_number(evaluation: Evaluation) -> bool:
-    """Whether a number is predicted, and no risk."""
+    """Whether a number is predicted, not a risk."""
     return any(evaluation.value(method, "mae") is not None for method in evaluation.methods)
 
 
@@ -235,8 +235,8 @@ def _cell(evaluation: Evaluation, method: str, chosen: str) -> str:
     return f"{auroc:.3f} ({'n/a' if error is None else f'{error:.3f}'}){mark}"
 
 
-def _show_time(console: Printer, elapsed: float, start_up: float) -> None:
-    """Prints how the time was spent: fitting and sampling, or everything around it."""
+def _print_time(console: Printer, elapsed: float, start_up: float) -> None:
+    """Prints how much time went into fitting and sampling, and how much into the rest."""
     busy = min(busy_seconds(), elapsed)
     share = (elapsed - busy) / elapsed if elapsed else 0.0
     console.print_hint(
@@ -247,11 +247,11 @@ def _show_time(console: Printer, elapsed: float, start_up: float) -> None:
 
 @contextmanager
 def dask_scheduler(address: str | None) -> Iterator[str]:
-    """The address of a Dask scheduler that answers: the one given, or one of processes of this machine."""
+    """Yields the address of a running Dask scheduler: the given one, or one that starts on this machine."""
     from distributed import Client, LocalCluster
 
     if address is None:
-        # One thread per worker: torch keeps state per process. No dashboard: nobody asked for a port.
+        # One thread per worker, because torch keeps state per process; no dashboard, which would open a port.
         with LocalCluster(n_workers=os.cpu_count() or 1, threads_per_worker=1, dashboard_address=None) as cluster:
             yield str(cluster.scheduler_address)
         return

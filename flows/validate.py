@@ -13,20 +13,20 @@ from flows.printer import Printer
 from tdrop.base import TdropError, plain, write_record, written
 from tdrop.contracts import Prepared, Validation
 from tdrop.data import prepare, write_patients
-from tdrop.home import LETTER, Workspace, replace_folder
+from tdrop.home import Workspace, files, replace_folder
 
 SYMBOLS = {"table_stop": "[red]stop[/]", "row_critical": "[yellow]quarantined[/]", "info": "[dim]note[/]"}
 
 
 @dataclass(frozen=True)
 class CheckedSite:
-    """What a check of a site's extract found.
+    """The result of checking a site's extract.
 
     Attributes:
         validation: The findings.
-        folder: Where they and the quarantined rows are.
-        message: The letter to the site.
-        source_problem: Why the site that it learns from cannot be used; empty where it can.
+        folder: The folder with the findings and the quarantined rows.
+        message: A letter to the site.
+        source_problem: Why its source cannot be used; empty where it can.
     """
 
     validation: Validation
@@ -36,9 +36,9 @@ class CheckedSite:
 
 
 def check_only_source(workspace: Workspace, table: str) -> dict[str, Prepared]:
-    """By name, the checked rows of a table's source, where it has one; none where they cannot be read.
+    """By name, the checked rows of a table's only source; empty where they cannot be read.
 
-    The validation of a new site then says why.
+    The validation of a new site then says why not.
     """
     network = workspace.network()
     sources = [site for site in network.sites.values() if site.role == "source" and site.table == table]
@@ -51,11 +51,11 @@ def check_only_source(workspace: Workspace, table: str) -> dict[str, Prepared]:
 
 
 def check_site(workspace: Workspace, site: str, known: Mapping[str, Prepared] | None = None) -> CheckedSite:
-    """Reads, harmonises and checks one site's extract; the findings are left in `sites/<site>/checked/`.
+    """Reads, harmonises and checks one site's extract; writes the findings to `sites/<site>/checked/`.
 
     Args:
-        workspace: Where the site is.
-        site: Its name.
+        workspace: The workspace of the site.
+        site: Name of the site.
         known: By name, sources that were checked already.
     """
     network = workspace.network()
@@ -78,14 +78,14 @@ def check_site(workspace: Workspace, site: str, known: Mapping[str, Prepared] | 
     with replace_folder(folder) as incoming:
         write_patients(incoming / "quarantine.csv", prepared.quarantine)
         write_record(incoming / "validation.json", prepared.validation)
-        (incoming / LETTER).write_text(message, encoding="utf-8")
+        (incoming / files.LETTER).write_text(message, encoding="utf-8")
     return CheckedSite(prepared.validation, str(folder), message, source_problem)
 
 
 def check_sites(
     sites: Sequence[str], workspace: Workspace, console: Printer, known: Mapping[str, Prepared] | None = None
 ) -> tuple[list[dict[str, object]], list[str]]:
-    """Validates sites and prints the findings; returns what was found at each, and why some must not be used."""
+    """Validates sites and prints the findings; returns the result per site, and why sites must not be used."""
     problems: list[str] = []
     results: list[dict[str, object]] = []
     for name in sites:

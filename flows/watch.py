@@ -1,7 +1,6 @@
-"""The flow of a model in use: new batches are scored and counted, and where they are too far away a candidate is made.
+"""The flow that watches a model in use: it scores new batches, and trains a candidate when patients have shifted.
 
-A person promotes it; nothing else changes what patients get. Below it are the flows of quick work for deployments:
-check an extract, score a batch.
+Only a person can promote the candidate. Two short flows for deployments follow: check an extract, score a batch.
 """
 
 from __future__ import annotations
@@ -37,13 +36,12 @@ def pick_up_batches(workspace: Workspace, site: str) -> PickUpResult:
 def watch_site(site: str, settings: TransferSettings = TransferSettings()) -> Any:
     """Scores the new batches of a site with its champion, and says whether it is time to retrain.
 
-    Contracts are read from `$TDROP_CONTRACTS`, results go below `$TDROP_HOME`. The state of the run says how the watch
-    stands: Quiet, Caution or Alarm, "unchanged" where no rule stands otherwise than before the run, or Stopped where a
-    batch could not be scored.
+    Reads contracts from `$TDROP_CONTRACTS` and writes below `$TDROP_HOME`. The run's state is that of the watch: Quiet,
+    Caution or Alarm, with "unchanged" if no rule changed in this run, or Stopped if a batch could not be scored.
 
     Args:
         site: Name of the target site; its YAML says where batches come from.
-        settings: What to train and how long, where `retrain: propose` starts a transfer with the new patients.
+        settings: What to train and how long, if `retrain: propose` starts a transfer with the new patients.
 
     Returns:
         The watch, a `WatchState`.
@@ -65,7 +63,7 @@ def watch_site(site: str, settings: TransferSettings = TransferSettings()) -> An
 
 
 def _not_foreseen(workspace: Workspace, state: WatchState) -> list[str]:
-    """Says where the site's YAML asks for what the change plan that was sealed at the promotion does not foresee."""
+    """A sentence if the site's YAML asks for a retraining that the sealed change plan does not foresee."""
     batches = workspace.network().site(state.site).batches
     asked = batches is not None and batches.retrain == "propose" and "retrain" in advise(state)
     if not asked or foresees(workspace, state, "propose"):
@@ -77,7 +75,7 @@ def _not_foreseen(workspace: Workspace, state: WatchState) -> list[str]:
 
 
 def _propose(workspace: Workspace, state: WatchState, settings: TransferSettings) -> list[str]:
-    """Trains a candidate for the new patients where it is time to, and says so."""
+    """Trains a candidate for the new patients if it is time to; returns sentences about it."""
     if not retrain_due(workspace, state):
         return _not_foreseen(workspace, state)
     result: Any = transfer_site(state.site, settings, new_patients=True)
@@ -90,7 +88,7 @@ def _propose(workspace: Workspace, state: WatchState, settings: TransferSettings
 
 @flow(name="validate-site", flow_run_name="validate {site}", persist_result=False)
 def validate_site(site: str) -> Any:
-    """Checks one site's extract against its contract; the run fails where the extract must not be used."""
+    """Checks one site's extract against its contract; the run fails if the extract must not be used."""
     prepare_environment()
     workspace = Workspace.at()
     checked = sanitize_errors(check_site)(workspace, site)
@@ -103,6 +101,6 @@ def validate_site(site: str) -> Any:
 
 @flow(name="score-site", flow_run_name="score {site}", persist_result=False)
 def score_site(site: str, file: str) -> ScoreResult:
-    """Checks a batch, predicts with the champion, and compares the batch with the patients it was made for."""
+    """Checks a batch, predicts with the champion, and compares the batch with the patients that it was made for."""
     prepare_environment()
     return sanitize_errors(score_batch)(Workspace.at(), site, file)

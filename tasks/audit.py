@@ -1,4 +1,4 @@
-"""When outcomes come: they are remembered, compared with what was sealed, and a drop is split into its parts."""
+"""When outcomes arrive: compares them with the sealed forecast, and explains a change of the loss."""
 
 from __future__ import annotations
 
@@ -45,64 +45,16 @@ from tdrop.forecast import (
     read_ledger,
     split_drop,
 )
-from tdrop.home import FORECAST, REHEARSALS, RISKS, Ref, ResolvedSite, Workspace, load_pair, now, site_stage
+from tdrop.home import REHEARSALS, Ref, ResolvedSite, Workspace, files, load_pair, now, site_stage
 from tdrop.methods import build
 from tdrop.metrics import per_row_log_loss, per_row_loss
 from tdrop.shift import judge_known_outcomes
 
-LEDGER = "ledger.jsonl"
-
-
-def ledger_path(workspace: Workspace) -> Path:
-    """Where the ledger lies."""
-    return workspace.root / LEDGER
-
-
-def entries(workspace: Workspace) -> tuple[LedgerEntry, ...]:
-    """Every line; a DataError where somebody changed one."""
-    return read_ledger(ledger_path(workspace))
-
-
-def seal_forecast(site: ResolvedSite, models: Ref, chosen: str, forecast: Forecast) -> None:
-    """Writes a forecast down before any label is opened; one that is there already stands.
-
-    A ledger that somebody changed costs the entry and not the site's report.
-    """
-    try:
-        _append(site.workspace, LedgerEntry(0, now(), site.name, models.digest, chosen, "", forecast=forecast))
-    except DataError as error:
-        logger.warning("site %s: the forecast was not sealed: %s", site.name, error)
-
-
-def record_observations(
-    workspace: Workspace, sealed: LedgerEntry, labels: str, observations: tuple[Observation, ...]
-) -> LedgerEntry:
-    """Writes down what was observed, beside the forecast it answers."""
-    entry = LedgerEntry(
-        0,
-        now(),
-        sealed.site,
-        sealed.models,
-        sealed.chosen,
-        "",
-        answers=sealed.number,
-        labels=labels,
-        observations=observations,
-    )
-    return _append(workspace, entry)
-
-
-def _append(workspace: Workspace, entry: LedgerEntry) -> LedgerEntry:
-    with FileLock(workspace.root / f"{LEDGER}.lock", mode=0o600):
-        return append_entry(ledger_path(workspace), entry)
-
-
 logger = logging.getLogger(__name__)
-AUDIT = "audit.json"
-#: What new models of the ladder are fitted with where the source has more rows than are affordable: an audit answers
-#: within half a minute.
+AUDIT, LEDGER = "audit.json", "ledger.jsonl"
+#: Method of the ladder's new models if the source has more rows than this: an audit answers within half a minute.
 QUICK_METHOD, AFFORDABLE_ROWS = "logistic_regression", 3_000
-#: The evaluation's names of what is forecast and then observed.
+#: Names in the evaluation of what is forecast and then observed.
 OBSERVED = {
     "auroc": "auroc",
     "error_rate": "error_rate",
@@ -113,23 +65,44 @@ OBSERVED = {
 }
 
 
+def read_entries(workspace: Workspace) -> tuple[LedgerEntry, ...]:
+    """All entries of the ledger; raises a DataError if one was altered."""
+    return read_ledger(workspace.root / LEDGER)
+
+
+def seal_forecast(site: ResolvedSite, models: Ref, chosen: str, forecast: Forecast) -> None:
+    """Writes a forecast into the ledger before any label is opened; an earlier one for the same models stays.
+
+    If the ledger was altered, the entry is missing and the site's report is made all the same.
+    """
+    try:
+        _append(site.workspace, LedgerEntry(0, now(), site.name, models.digest, chosen, "", forecast=forecast))
+    except DataError as error:
+        logger.warning("site %s: the forecast was not sealed: %s", site.name, error)
+
+
+def _append(workspace: Workspace, entry: LedgerEntry) -> None:
+    with FileLock(workspace.root / f"{LEDGER}.lock", mode=0o600):
+        append_entry(workspace.root / LEDGER, entry)
+
+
 @dataclass(frozen=True)
 class Audit:
-    """What outcomes said about a site's forecast and models.
+    """What known outcomes say about a site's forecast and models.
 
     Attributes:
         site: Name of the site.
         chosen: The chosen method.
         known: Patients with a known outcome.
-        listed: Of these, patients of the label list that the numbers rest on; 0 where all outcomes count alike.
+        listed: How many of them are on the label list, if the numbers are computed from it; else 0.
         list_size: Patients on the label list; 0 without one.
-        off_list: Known outcomes of patients who were not on the list and are left out of its numbers.
-        observations: Every sealed number beside the observed one.
-        measured: The chosen method's numbers from the list, weighed by how patients came on it.
-        split: Why the chosen method's loss changed, where both kinds of outcome are known.
-        sets: Prediction sets with their coverage.
-        ladder: What these outcomes can do, from an intercept to a model of the site's own.
-        support: Where the patients or the outcomes say stop, what recalibrated risks are worth by these outcomes.
+        off_list: Known outcomes of other patients, which are then left out.
+        observations: Every forecast number with the observed one.
+        measured: The chosen method's numbers from the list, weighted by the probability of being on it.
+        split: Why the chosen method's loss changed; None unless both kinds of outcome are known.
+        sets: Coverage of the prediction sets.
+        ladder: What these outcomes can improve, from an intercept to a new model of the site.
+        support: If the verdict is stop, how useful recalibrated risks would be.
     """
 
     site: str
@@ -147,7 +120,7 @@ class Audit:
 
 
 def audit_forecast(workspace: Workspace, run: Run, evaluation: Ref) -> Ref | None:
-    """Compares what was sealed with the known outcomes: a stage with audit.json; None without forecast or outcomes."""
+    """Compares the forecast with the known outcomes, as a stage with audit.json; None without either."""
     known = KnownLabels.load(evaluation.path / OUTCOMES)
     if run.stages.forecast is None or known is None or not np.isfinite(known.y).any():
         return None
@@ -162,11 +135,11 @@ def audit_forecast(workspace: Workspace, run: Run, evaluation: Ref) -> Ref | Non
 
 @site_stage("audit")
 def audited_forecast(folder: Path, site: ResolvedSite, run: Run, evaluation: Ref, listed: LabelList | None) -> None:
-    """Writes audit.json: what was sealed beside the known outcomes."""
+    """Writes audit.json: the forecast beside the known outcomes."""
     labels = KnownLabels.load(evaluation.path / OUTCOMES)
     assert labels is not None, "an audit begins with known outcomes"
     assert run.stages.forecast is not None, "and with a forecast"
-    expected = run.stages.forecast.record(Forecast, FORECAST)
+    expected = run.stages.forecast.record(Forecast, files.FORECAST)
     seen, y, task = Evaluation.from_dict(evaluation.json("evaluation.json")), labels.y, site.contract.task
     audit = Audit(
         site=run.site,
@@ -191,7 +164,7 @@ def _split_kind(workspace: Workspace, run: Run, y: NDArray[Any], task: Task) -> 
     """Why the loss changed: the log loss, or the squared error as a share of the outcome's variance at the source."""
     rows = np.flatnonzero(np.isfinite(y))
     fitted = site_propensity(workspace, run.stages.encoded)
-    kept, risks = read_arrays(run.folds[run.chosen].path / RISKS), run.predictions.mean
+    kept, risks = read_arrays(run.folds[run.chosen].path / files.RISKS), run.predictions.mean
     scale = float(kept["y"].std()) or 1.0
     losses = per_row_loss(kept["y"], kept["risk"], task, scale), per_row_loss(y[rows], risks[rows], task, scale)
     chance = fitted.source[kept["rows"]], fitted.target[rows]
@@ -202,9 +175,9 @@ def _split_kind(workspace: Workspace, run: Run, y: NDArray[Any], task: Task) -> 
 def _audit_risks(
     workspace: Workspace, run: Run, evaluation: Evaluation, labels: KnownLabels, listed: LabelList | None, audit: Audit
 ) -> Audit:
-    """What more can be said of a risk: by a list that was drawn by it, and what the outcomes can change."""
+    """Completes the audit of a binary outcome: numbers from a label list, and what the outcomes can improve."""
     assert run.stages.forecast is not None
-    expected, y, folds = run.stages.forecast.record(Forecast, FORECAST), labels.y, run.folds
+    expected, y, folds = run.stages.forecast.record(Forecast, files.FORECAST), labels.y, run.folds
     evidence = load_evidence(run.stages.encoded, folds, run.trained.fits)
     own = next((one for one in evidence if one.method == run.chosen), evidence[0])
     drawn = None if listed is None else usable_list(listed, y)
@@ -233,7 +206,7 @@ def _came_back(drawn: Drawn, labels: KnownLabels, listed: LabelList) -> ListOutc
 
 
 def _ladder(workspace: Workspace, run: Run, own: Evidence, labels: KnownLabels) -> Ladder:
-    """Compares what the known outcomes could change."""
+    """Compares the changes that the known outcomes allow."""
     outcomes, weights = weighed_outcomes(read_list(workspace, run.site), run.stages.target.digest, labels)
     source, target = load_pair(run.stages.encoded.path)
     return climb(
@@ -247,7 +220,7 @@ def _ladder(workspace: Workspace, run: Run, own: Evidence, labels: KnownLabels) 
 
 
 def methods_to_refit(run: Run, rows: int) -> list[Method]:
-    """The chosen method, or the members of a committee, with their settings; for a large source one that is quick."""
+    """The chosen method or the members of the committee, with their settings; a quick method for a large source."""
     names = run.choice.members or (run.chosen,)
     if rows > AFFORDABLE_ROWS or any(name not in run.trained.picked for name in names):
         names = (QUICK_METHOD,)
@@ -256,13 +229,13 @@ def methods_to_refit(run: Run, rows: int) -> list[Method]:
 
 
 def recalibration_prior(workspace: Workspace, site: str, *, stopped: bool) -> tuple[float, float]:
-    """How far risks may be off at a site: by its verdict, and by the last rehearsal of its table."""
+    """Prior of a recalibration: how far risks may be off, by the verdict and the table's last rehearsal."""
     file = workspace.root / REHEARSALS / workspace.network().site(site).table / REHEARSAL
     return choose_prior(stopped, read_record(Rehearsal, file).intercepts if file.is_file() else ())
 
 
 def find_support(workspace: Workspace, run: Run, labels: KnownLabels, threshold: float) -> OutcomeSupport | None:
-    """What recalibrated risks are worth by known outcomes; None where neither patients nor outcomes say stop."""
+    """How useful recalibrated risks are by the known outcomes; None unless patients or outcomes say stop."""
     risk = run.predictions.mean
     off = judge_known_outcomes(labels.y, risk, labels.weight)
     if run.shift.verdict != "stop" and (off is None or off.verdict != "stop"):
@@ -272,7 +245,7 @@ def find_support(workspace: Workspace, run: Run, labels: KnownLabels, threshold:
 
 
 def usable_list(listed: LabelList, y: NDArray[Any]) -> Drawn | None:
-    """The list, where most outcomes that came since are of its patients; outcomes of everybody need no list."""
+    """The list, if most outcomes that arrived since are of its patients; else None, and no weights are needed."""
     on_list = np.isfinite(y[listed.rows]).sum()
     since = np.isfinite(y) & ~listed.known_before(len(y))
     return listed.drawn if 2 * on_list > since.sum() else None
@@ -281,12 +254,12 @@ def usable_list(listed: LabelList, y: NDArray[Any]) -> Drawn | None:
 def weighed_outcomes(
     listed: LabelList | None, target: str, labels: KnownLabels
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Outcomes (rows,) and for how many patients each stands (rows,); None where all count alike.
+    """Outcomes (rows,) and their weights (rows,), None if all count alike.
 
     Args:
         listed: The site's last list, or None.
         target: Digest of the extract that the outcomes belong to.
-        labels: Outcomes, and for how many patients each stands where others left early.
+        labels: Outcomes, with weights if patients left early.
     """
     y = labels.y
     drawn = usable_list(listed, y) if listed is not None and listed.target == target else None
@@ -301,7 +274,7 @@ def weighed_outcomes(
 def compare_with_observed(
     expected: Forecast, evaluation: Evaluation, chosen: str, measured: tuple[Measured, ...]
 ) -> tuple[Observation, ...]:
-    """Every sealed number beside what was observed; the chosen method's from the list where there is one."""
+    """Every forecast number beside the observed one; the chosen method's from the label list if there is one."""
     rows = {(row.method, row.metric): row for row in evaluation.rows if row.seed == 0 and row.group == ALL}
     weighed = {(chosen, one.quantity): one for one in measured}
     observations = []
@@ -322,13 +295,13 @@ def compare_with_observed(
 def _split(
     workspace: Workspace, run: Run, own: Evidence, labels: KnownLabels, known: ListOutcomes | None
 ) -> DropSplit | None:
-    """Why the log loss changed; None where only one kind of outcome is known."""
+    """Why the log loss changed; None if only one kind of outcome is known."""
     y = labels.y
     rows = np.flatnonzero(np.isfinite(y)) if known is None else known.rows
     if len(np.unique(y[rows])) < 2:
         return None
     fitted = site_propensity(workspace, run.stages.encoded)
-    kept = read_arrays(run.folds[own.method].path / RISKS)
+    kept = read_arrays(run.folds[own.method].path / files.RISKS)
     chance = fitted.source[kept["rows"]], fitted.target[rows]
     losses = per_row_log_loss(own.y, own.source), per_row_log_loss(y[rows], own.target[rows])
     sizes = len(fitted.source), len(fitted.target)
@@ -338,11 +311,22 @@ def _split(
 
 
 def _answer(workspace: Workspace, run: Run, evaluation: Ref, audit: Audit) -> None:
-    """Writes what was observed into the ledger, beside the forecast that was sealed for these models."""
-    sealed = find_forecast(entries(workspace), run.site, run.stages.models.digest)
+    """Writes the observations into the ledger, as the answer to the forecast of these models."""
+    sealed = find_forecast(read_entries(workspace), run.site, run.stages.models.digest)
     if sealed is None:
         raise DataError(
             f"site '{run.site}': the ledger holds no forecast of these models, so nothing was sealed; "
             f"run `tdrop transfer {run.site} --again`"
         )
-    record_observations(workspace, sealed, evaluation.digest, audit.observations)
+    entry = LedgerEntry(
+        0,
+        now(),
+        sealed.site,
+        sealed.models,
+        sealed.chosen,
+        "",
+        answers=sealed.number,
+        labels=evaluation.digest,
+        observations=audit.observations,
+    )
+    _append(workspace, entry)

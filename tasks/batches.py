@@ -1,19 +1,18 @@
-"""Batches that come by themselves: what is new where a site's YAML says (`batches:`) is scored and counted once.
+"""Scores every new batch in the folder, table or query that a site's YAML names (`batches:`), once.
 
-`sites/<site>/picked_up.json` remembers which batches were scored; their lists are in `sites/<site>/batches/`.
+`sites/<site>/picked_up.json` lists the scored batches; their results are in `sites/<site>/batches/`.
 """
 
 from __future__ import annotations
 
 import glob
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tasks.governance import foresees, publish_watch
 from tasks.new_patients import (
-    Memory,
     PickedBatch,
     as_extract,
     prepare_batch,
@@ -36,20 +35,20 @@ QUERY = "query"
 #: Names of files that are being written, or are no batch.
 NO_BATCH = (".", "~")
 UNFINISHED = (".tmp", ".part", ".partial")
-#: So many batches are scored before it is written down which: one that is scored again counts nobody twice.
+#: The list of scored batches is written after this many: a batch that is scored again counts no patient twice.
 SAVED_EVERY = 25
 
 
 @dataclass(frozen=True)
 class PickUpResult:
-    """What came of a look for new batches.
+    """The result of looking for new batches.
 
     Attributes:
         state: The watch afterwards.
-        scored: Batches that were scored.
-        waiting: Files that are still being written.
-        refused: Why batches could not be scored, a sentence each.
-        news: Whether a rule stands otherwise than before.
+        scored: Number of scored batches.
+        waiting: Number of files that are still being written.
+        refused: Sentences on why batches could not be scored.
+        news: Whether the state of a rule changed.
     """
 
     state: WatchState
@@ -59,22 +58,13 @@ class PickUpResult:
     news: bool = False
 
 
-@dataclass
-class _Looked:
-    """Counts while batches are picked up."""
-
-    scored: int = 0
-    waiting: int = 0
-    refused: list[str] = field(default_factory=list)
-
-
-def pick_up(workspace: Workspace, site: str, say: Callable[[str], None] = lambda sentence: None) -> PickUpResult:
+def pick_up(workspace: Workspace, site: str, log: Callable[[str], None] = lambda sentence: None) -> PickUpResult:
     """Scores every new batch of a site, updates the watch and its page.
 
     Args:
         workspace: Where the site is.
         site: Its name.
-        say: Told of every batch; no sentence names a file or a number of patients.
+        log: Called after every batch with a sentence without file names and numbers of patients.
 
     Raises:
         UsageError: The site has no champion, or does not say where batches come from.
@@ -83,52 +73,48 @@ def pick_up(workspace: Workspace, site: str, say: Callable[[str], None] = lambda
     resolved = workspace.resolve(site)
     places = require_batches(resolved.site)
     champion, watched = find_champion(workspace, site), open_watch(workspace, site)
-    memory, looked = read_memory(workspace, site), _Looked()
-    for name, path, digest in _new_batches(resolved, places, memory, looked):
+    memory, scored, refused = read_memory(workspace, site), 0, []
+    batches, waiting = _new_batches(resolved, places, {batch.digest for batch in memory.batches})
+    for name, path, digest in batches:
         try:
             prepared = prepare_batch(resolved, places, path)
             score_prepared(workspace, site, champion, prepared, workspace.site(site) / "batches" / name)
         except Unwritable:
             raise
         except TdropError as error:
-            looked.refused.append(str(error))
+            refused.append(str(error))
             continue
-        looked.scored += 1
-        say(f"batch {looked.scored} scored")
+        scored += 1
+        log(f"batch {scored} scored")
         picked = PickedBatch(name, path, digest, now(), champion.version, champion.promoted)
         memory = replace(memory, batches=(*memory.batches, picked))
-        if looked.scored % SAVED_EVERY == 0:
+        if scored % SAVED_EVERY == 0:
             write_memory(workspace, site, memory)
-    if looked.scored:
+    if scored:
         write_memory(workspace, site, memory)
     state = open_watch(workspace, site).state
     publish_watch(workspace, state)
     news = _stands(state) != _stands(watched.state)
-    return PickUpResult(state, looked.scored, looked.waiting, tuple(looked.refused), news)
+    return PickUpResult(state, scored, waiting, tuple(refused), news)
 
 
 def _stands(state: WatchState) -> dict[str, str]:
     return {rule.rule: rule.stand for rule in rules_of(state)}
 
 
-def _new_batches(
-    site: ResolvedSite, places: Batches, memory: Memory, looked: _Looked
-) -> Iterator[tuple[str, str, str]]:
-    """Name, path and digest of every batch whose contents were not scored before, by name."""
-    met = {batch.digest for batch in memory.batches}
+def _new_batches(site: ResolvedSite, places: Batches, scored: Set[str]) -> tuple[list[tuple[str, str, str]], int]:
+    """Name, path and digest of every batch whose digest is not in `scored`, and how many files are still written."""
     if places.reader is not None:
         digest = fingerprint(as_extract(site.site, places), **site.where)
-        if digest not in met:
-            yield QUERY, "", digest
-        return
-    for file in _files(site, places):
-        if time.time() - file.stat().st_mtime < site.site.settle_seconds:
-            looked.waiting += 1
-            continue
+        return ([] if digest in scored else [(QUERY, "", digest)]), 0
+    files, since = _files(site, places), time.time() - site.site.settle_seconds
+    complete = [file for file in files if file.stat().st_mtime <= since]
+    new: dict[str, tuple[str, str, str]] = {}
+    for file in complete:
         digest = file_digest(file)
-        if digest not in met:
-            met.add(digest)
-            yield file.name, str(file), digest
+        if digest not in scored:
+            new.setdefault(digest, (file.name, str(file), digest))
+    return list(new.values()), len(files) - len(complete)
 
 
 def _files(site: ResolvedSite, places: Batches) -> list[Path]:
@@ -148,7 +134,7 @@ def _files(site: ResolvedSite, places: Batches) -> list[Path]:
 
 
 def retrain_due(workspace: Workspace, state: WatchState) -> bool:
-    """Whether a candidate is to be trained now: rule 1 raised its alarm, the plan foresees it, and none was trained."""
+    """Whether to train a candidate now: rule 1 raised its alarm, the plan foresees it, and none was trained yet."""
     places = workspace.network().site(state.site).batches
     if places is None or places.retrain != "propose" or "retrain" not in advise(state):
         return False

@@ -1,7 +1,7 @@
-"""What tasks do with errors: no message that may hold a patient's values, and which failures are tried again.
+"""Errors of tasks: which messages Prefect may keep, and which failures are tried again.
 
-Prefect keeps and logs the message of every error. Another package's may hold patients' values ("could not convert
-'...'"): only its name and the place in our code get through. A `TdropError` is written to be read.
+Prefect stores and logs the message of every error. Another package's message may hold patients' values ("could not
+convert '...'"), so only its class and the line of our code are kept. The message of a `TdropError` is kept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tdrop.base import (
     resource_error,
 )
 from tdrop.disclosure import limit
-from tdrop.home import Interrupted, ResolvedSite, raise_if_interrupted, write_private
+from tdrop.home import Interrupted, ResolvedSite, write_private
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,7 +39,6 @@ def sanitize_errors(fn: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        raise_if_interrupted()
         name = fn.__name__.replace("_", " ")
         try:
             return fn(*args, **kwargs)
@@ -58,7 +57,7 @@ def sanitize_errors(fn: Callable[P, R]) -> Callable[P, R]:
 
 
 def refuse_labels(site: ResolvedSite, error: DataError) -> DataError:
-    """The refusal of a label file as Prefect may keep it: its counts stay at a site that hides small ones."""
+    """The refusal of a label file as Prefect may keep it: without counts if the site hides small ones."""
     if not limit(site.policy) or isinstance(error, Unavailable):
         return error
     file = site.workspace.site(site.name) / "refused" / "labels.txt"
@@ -67,7 +66,7 @@ def refuse_labels(site: ResolvedSite, error: DataError) -> DataError:
 
 
 def try_to_record(what: str, record: Callable[..., object], *args: Any) -> str | None:
-    """Records something in MLflow; returns a sentence where that failed, which costs nothing else."""
+    """Records something in MLflow; returns a sentence if that failed, and the run goes on."""
     try:
         sanitize_errors(record)(*args)
     except (Interrupted, Unwritable):
@@ -79,7 +78,7 @@ def try_to_record(what: str, record: Callable[..., object], *args: Any) -> str |
 
 
 def _retry(worth_it: Callable[[Any], bool]) -> dict[str, Any]:
-    """Options of a task that is tried again after a failure that is worth it; each further try is announced."""
+    """Options of a task that is tried again after some failures; the user is told of each further try."""
 
     def again(task: Any, task_run: Any, state: Any) -> bool:
         failure = state.result(raise_on_failure=False)
@@ -97,8 +96,7 @@ def _retry(worth_it: Callable[[Any], bool]) -> dict[str, Any]:
     }
 
 
-#: For tasks that read: what was out of reach is tried again; what is wrong stays wrong, and what took all its time
-#: would take it again.
+#: For tasks that read: only sources that were out of reach are tried again, unless the time limit was used up.
 RETRY_UNAVAILABLE = _retry(lambda failure: isinstance(failure, Unavailable) and not isinstance(failure, OutOfTime))
-#: For tasks that record: everything is tried again but what only a person can mend.
+#: For tasks that record: everything is tried again, except what only a person can repair.
 RETRY_RECORDING = _retry(lambda failure: not isinstance(failure, Damaged | Unwritable))

@@ -1,6 +1,6 @@
-"""The method, the lock on its models and the forecast; only then the labels of the target, and the evaluation.
+"""Chooses the method, locks the models and forecasts; only then opens the target's labels and evaluates.
 
-Nothing before `evaluate_site` reads a label of the target, and it demands the lock on exactly these models.
+Nothing before `evaluate_site` reads a label of the target, and it requires the lock on exactly these models.
 """
 
 from __future__ import annotations
@@ -27,20 +27,7 @@ from tdrop.base import LeakError, write_json, write_record
 from tdrop.choose import Criterion, FoldScore, Score, Trial, make_choice
 from tdrop.data import label_fingerprint
 from tdrop.forecast import forecast_methods, measure_influence
-from tdrop.home import (
-    FORECAST,
-    FRAME,
-    SETS,
-    TARGET,
-    Ref,
-    ResolvedSite,
-    compute,
-    file_digest,
-    load_cohort,
-    load_pair,
-    site_stage,
-    stage,
-)
+from tdrop.home import Ref, ResolvedSite, compute, file_digest, files, load_cohort, load_pair, site_stage, stage
 from tdrop.methods import have_samples
 
 MODELS = "models.json"
@@ -55,7 +42,7 @@ def choose_method(folder: Path, picked: Mapping[str, Trial], folds: Mapping[str,
 
 
 def score_methods(picked: Mapping[str, Trial], folds: Mapping[str, Ref]) -> list[Score]:
-    """What is known of every method before choosing; a worker process has loaded the methods."""
+    """The scores of every method before the choice."""
     spread = compute(have_samples, tuple(picked))
     return [
         Score(
@@ -74,8 +61,8 @@ def score_methods(picked: Mapping[str, Trial], folds: Mapping[str, Ref]) -> list
 def lock_models(folder: Path, choice: Ref, fits: Fits) -> None:
     """Writes models.json: the digest of every model and of the choice.
 
-    Evaluation demands this stage, and only evaluation opens the file of target labels: nothing
-    that the labels say can reach a model or the choice between them.
+    The evaluation requires this stage, and only the evaluation opens the target's label file: labels can reach neither
+    a model nor the choice.
     """
     write_json(folder / MODELS, {"choice": choice.content_digest, "models": model_digests(fits)})
 
@@ -91,14 +78,14 @@ def model_digests(fits: Fits) -> dict[str, list[str]]:
 def forecast_site(
     folder: Path, site: ResolvedSite, encoded: Ref, folds: Mapping[str, Ref], fits: Fits, models: Ref
 ) -> None:
-    """Writes forecast.json and, for a binary outcome, sets.json: what every method will do here.
+    """Writes forecast.json and, for a binary outcome, sets.json: how good every method is expected to be here.
 
     Args:
         folder: Where to write.
         site: The target site.
         encoded: The encoded cohorts; the target's carries no labels.
         folds: By method, the stage with its out-of-fold risks.
-        fits: By method, one fit per seed; the first seed's risks are what patients are told.
+        fits: By method, one fit per seed; patients get the first seed's risks.
         models: The lock on exactly these fits.
     """
     evidence = load_evidence(encoded, folds, fits)
@@ -106,14 +93,14 @@ def forecast_site(
     expected = compute(forecast_methods, site.name, evidence, threshold, task=task_kind, seed=SEED)
     if task_kind == "binary":
         expected = replace(expected, influence=compute(measure_influence, *load_pair(encoded.path)))
-        write_record(folder / SETS, summarise_coverage(site.workspace, encoded, folds, evidence))
-    write_record(folder / FORECAST, expected)
+        write_record(folder / files.SETS, summarise_coverage(site.workspace, encoded, folds, evidence))
+    write_record(folder / files.FORECAST, expected)
 
 
 @task(task_run_name="find labels {site.name}", **RETRY_UNAVAILABLE)
 @sanitize_errors
 def find_labels(site: ResolvedSite, path: str | None = None, needed: bool = False) -> OutcomeFile | None:
-    """The label file given, or the one that the site names; None where there is none."""
+    """The given label file, or the one that the site names; None without one."""
     if path is not None:
         return OutcomeFile(path, file_digest(Path(path)), needed)
     digest = label_fingerprint(site.site, **site.where)
@@ -153,8 +140,8 @@ def evaluate_site(
         raise LeakError(
             f"site '{site.name}': the models are not those that were locked before labels are read; run again"
         )
-    cohort = load_cohort(encoded.path / TARGET)
+    cohort = load_cohort(encoded.path / files.TARGET)
     known = None if labels is None else open_or_refuse(site, folder, cohort, labels)
-    frame, unlike = pd.read_parquet(target.path / FRAME), unlike_patients(fitted)
+    frame, unlike = pd.read_parquet(target.path / files.FRAME), unlike_patients(fitted)
     evaluation = measure_methods(site, load_predictions(fits), cohort, known, frame, unlike, bootstrap, tolerance)
     write_json(folder / "evaluation.json", evaluation.to_dict())

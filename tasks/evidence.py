@@ -1,4 +1,4 @@
-"""What a forecast, an audit and a label list may see of a run's methods, read from its stages.
+"""What a forecast, an audit and a label list need of a run's methods, read from its stages.
 
 A pair's propensity is fitted once and used by all that weigh, match or ask who is unlike anyone.
 """
@@ -14,31 +14,22 @@ from numpy.typing import NDArray
 
 from tdrop.base import DataError, Doubles, Mask, Summary, read_arrays
 from tdrop.forecast import Evidence, SetSummary, reference_risk, summarise_sets, true_risk
-from tdrop.home import (
-    PREDICTIONS,
-    PROPENSITY,
-    RISKS,
-    Ref,
-    Workspace,
-    load_pair,
-    load_summary,
-    stage,
-)
+from tdrop.home import Ref, Workspace, files, load_pair, load_summary, stage
 from tdrop.shift import Propensity, density_ratio_weights, propensity
 
 
 def load_predictions(fits: Mapping[str, Sequence[Ref]]) -> dict[str, list[Summary]]:
-    """By method, one Summary of the target's patients a seed."""
-    return {method: [load_summary(ref.path / PREDICTIONS) for ref in refs] for method, refs in fits.items()}
+    """By method, one Summary of the target's patients per seed."""
+    return {method: [load_summary(ref.path / files.PREDICTIONS) for ref in refs] for method, refs in fits.items()}
 
 
 def load_evidence(encoded: Ref, folds: Mapping[str, Ref], fits: Mapping[str, Sequence[Ref]]) -> list[Evidence]:
-    """What a forecast may see of every method."""
+    """The evidence for a forecast of every method."""
     source, target = load_pair(encoded.path)
     evidence = []
     for method, ref in folds.items():
-        arrays = read_arrays(ref.path / RISKS)
-        rows, predicted = arrays["rows"], load_summary(fits[method][0].path / PREDICTIONS).mean
+        arrays = read_arrays(ref.path / files.RISKS)
+        rows, predicted = arrays["rows"], load_summary(fits[method][0].path / files.PREDICTIONS).mean
         evidence.append(
             Evidence(
                 *(method, arrays["risk"], arrays["y"], arrays["weights"], predicted.astype(np.float64)),
@@ -53,7 +44,7 @@ def load_evidence(encoded: Ref, folds: Mapping[str, Ref], fits: Mapping[str, Seq
 
 
 def assumed_risks(evidence: Sequence[Evidence], method: str) -> Doubles:
-    """The forecast's idea of the patients' true risks, for one method's AUROC (target rows,)."""
+    """The true risks that the forecast of one method's AUROC assumes (target rows,)."""
     own = next(one for one in evidence if one.method == method)
     return true_risk(own, reference_risk(evidence))
 
@@ -74,7 +65,7 @@ def summarise_coverage(
     ids = load_pair(encoded.path)[1].ids
     sets = []
     for one in evidence:
-        kept = read_arrays(folds[one.method].path / RISKS)
+        kept = read_arrays(folds[one.method].path / files.RISKS)
         weights = own[kept["rows"]] * kept.get("stands_for", 1.0)
         given = (one.source, one.y, weights, one.target, theirs)
         sets.append(summarise_sets(one.method, given, outcomes=outcomes, ids=ids, stands_for=weight))
@@ -109,16 +100,16 @@ def fitted_propensity(folder: Path, encoded: Ref, seed: int = SEED) -> None:
     """
     source, target = load_pair(encoded.path)
     if min(len(source), len(target)) >= 2:
-        propensity(source, target, seed=seed).save(folder / PROPENSITY)
+        propensity(source, target, seed=seed).save(folder / files.PROPENSITY)
 
 
 def load_propensity(ref: Ref) -> Propensity | None:
-    """The pair's propensity, or None where a site has too few rows for one."""
-    path = ref.path / PROPENSITY
+    """The propensity of source and target; None if one has too few rows."""
+    path = ref.path / files.PROPENSITY
     return Propensity.load(path) if path.is_file() else None
 
 
 def unlike_patients(fitted: Ref) -> Mask | None:
-    """Which target patients are unlike anyone the model learned from (rows,), or None where nobody can say."""
+    """Which target patients are unlike anyone the model learned from (rows,); None without a propensity."""
     loaded = load_propensity(fitted)
     return None if loaded is None else loaded.unlike

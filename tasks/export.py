@@ -30,7 +30,7 @@ from tdrop.disclosure import (
     to_number,
 )
 from tdrop.evaluate import Evaluation
-from tdrop.home import FRAME, Ref, ResolvedSite, Workspace, digest_of, keyed_digest, load_pair, make_folder, site_stage
+from tdrop.home import Ref, ResolvedSite, Workspace, digest_of, files, keyed_digest, load_pair, make_folder, site_stage
 from tdrop.report import ReportData, SiteSummary, report_summary, write_pages
 from tdrop.shift import (
     Ground,
@@ -208,7 +208,7 @@ def counted_again(
     tolerance: float,
 ) -> None:
     """Writes evaluation.json, shift.json and matching.json over stand-ins."""
-    frame = pd.read_parquet(target.path / FRAME)
+    frame = pd.read_parquet(target.path / files.FRAME)
     rows = stand_in_rows(site.workspace, frame, site.contract.person or site.contract.id_column)
     known, unlike = _taken(KnownLabels.load(evaluation.path / OUTCOMES), rows), unlike_patients(fitted)
     source, everybody = load_pair(encoded.path)

@@ -40,20 +40,12 @@ from tdrop.evaluate import (
 )
 from tdrop.forecast import REHEARSAL, Forecast, Observation, Rehearsal
 from tdrop.home import (
-    CENSORING,
-    ENCODER,
-    FORECAST,
-    FRAME,
-    MODEL,
-    PREDICTIONS,
-    REFUSED,
     REHEARSALS,
-    SMALL_SOURCES,
-    SOURCE,
     Ref,
     ResolvedSite,
     Workspace,
     code_digest,
+    files,
     load_cohort,
     load_pair,
     load_summary,
@@ -82,18 +74,18 @@ PACKAGES = ("tdrop", "torch", "scikit-learn", "numpy", "pandas", "great-expectat
 
 
 def gather(workspace: Workspace, run: Run, promotion: Promotion | None) -> ReportData:
-    """Gathers everything that a report shows from the run's stages."""
+    """Reads everything that a report shows from the run's stages."""
     site = workspace.resolve(run.site)
     stages = run.stages
     known = KnownLabels.load(stages.evaluation.path / OUTCOMES)
     y = None if known is None else known.y
-    forecast = None if stages.forecast is None else stages.forecast.record(Forecast, FORECAST)
+    forecast = None if stages.forecast is None else stages.forecast.record(Forecast, files.FORECAST)
     audit = None if stages.audit is None else stages.audit.record(Audit, AUDIT)
-    refused = stages.evaluation.path / REFUSED
+    refused = stages.evaluation.path / files.REFUSED
     return ReportData(
         site=site.site,
         source_title=site.source_title,
-        small_sources=stages.encoded.json(SMALL_SOURCES),
+        small_sources=stages.encoded.json(files.SMALL_SOURCES),
         source_titles={own.name: own.title for own in site.sources},
         contract=site.contract,
         validation=stages.target.record(Validation, "validation.json"),
@@ -108,14 +100,14 @@ def gather(workspace: Workspace, run: Run, promotion: Promotion | None) -> Repor
         weight=None if known is None else known.weight,
         follow_up=None if known is None else known.follow_up,
         followed=_followed(site, stages.source),
-        censoring=stages.encoded.find(CensoringSummary, CENSORING),
+        censoring=stages.encoded.find(CensoringSummary, files.CENSORING),
         unlike=unlike_patients(fitted_propensity(workspace, stages.encoded)),
-        source_frame=pd.read_parquet(stages.source.path / FRAME),
-        target_frame=pd.read_parquet(stages.target.path / FRAME),
+        source_frame=pd.read_parquet(stages.source.path / files.FRAME),
+        target_frame=pd.read_parquet(stages.target.path / files.FRAME),
         moved=moved_risks(workspace, run, known) if site.contract.task == "binary" else (),
         failed_methods=run.trained.failed,
         labels=stages.evaluation.find(LabelCounts, "labels.json"),
-        refused_labels=stages.evaluation.json(REFUSED)["sentence"] if refused.is_file() else "",
+        refused_labels=stages.evaluation.json(files.REFUSED)["sentence"] if refused.is_file() else "",
         provenance=_provenance(site, run),
         previous=last_summary(workspace, run.site),
         rehearsal=rehearsal_sentences(workspace).get(site.contract.name, ""),
@@ -135,8 +127,8 @@ def gather(workspace: Workspace, run: Run, promotion: Promotion | None) -> Repor
 
 
 def _followed(site: ResolvedSite, source: Ref) -> dict[str, FollowUp]:
-    """By source, how long its patients were followed, where its extract says so."""
-    frame = pd.read_parquet(source.path / FRAME)
+    """By source, how long its patients were followed, if its extract says so."""
+    frame = pd.read_parquet(source.path / files.FRAME)
     followed: dict[str, FollowUp] = {}
     for one in site.resolved_sources():
         if one.site.role == "source" and set(site.contract.outcome.columns) <= set(frame):
@@ -146,7 +138,7 @@ def _followed(site: ResolvedSite, source: Ref) -> dict[str, FollowUp]:
 
 
 def _recalibration(workspace: Workspace, run: Run, known: KnownLabels) -> Recalibration:
-    """What known outcomes suggest, those of a label list weighed by how patients came on it."""
+    """The recalibration that the known outcomes suggest; those of a label list are weighted."""
     outcomes, weights = weighed_outcomes(read_list(workspace, run.site), run.stages.target.digest, known)
     prior = recalibration_prior(workspace, run.site, stopped=run.shift.verdict == "stop")
     return suggest_recalibration(outcomes, run.predictions.mean, weights, left_early=known.weight, prior=prior)
@@ -155,20 +147,20 @@ def _recalibration(workspace: Workspace, run: Run, known: KnownLabels) -> Recali
 def _observations(
     workspace: Workspace, run: Run, forecast: Forecast | None, known: KnownLabels | None
 ) -> tuple[Observation, ...]:
-    """What was forecast beside what was observed: at the last audit, or by outcomes that the site had itself."""
+    """Forecast and observed numbers: of the last audit, or by outcomes that the site had itself."""
     if forecast is None or known is None:
         return ()
     if run.stages.audit is not None:
         return run.stages.audit.record(Audit, AUDIT).observations
     listed = read_list(workspace, run.site) if forecast.threshold is not None else None
     if listed is not None and listed.target == run.stages.target.digest and usable_list(listed, known.y) is not None:
-        # Who was asked for is no fair sample: only an audit weighs these outcomes.
+        # A label list is not a random sample: only an audit weights its outcomes.
         return ()
     return compare_with_observed(forecast, run.evaluation, run.chosen, ())
 
 
 def _judged(workspace: Workspace, run: Run, labels: KnownLabels | None, threshold: float) -> Shift:
-    """The shift under the verdict that known outcomes leave; its stage, made before any was read, stays as it is."""
+    """The shift with the verdict after known outcomes; its stage, made before they were read, does not change."""
     summary, shift = run.predictions, run.shift
     risk = summary.mean
     if summary.task != "binary":
@@ -184,21 +176,21 @@ def _judged(workspace: Workspace, run: Run, labels: KnownLabels | None, threshol
         stopped = shift.verdict == "stop"
         expected = None if stopped or off is None else off.expected
         ground = Ground(SUPPORTED, "caution", support.events, support.n, expected, **ends)
-        # What is offered then is recalibrated: how far the risks are off as they are is no ground any more.
+        # The model is then recalibrated, so the error of its present risks no longer counts.
         return (shift.overruled(ground) if stopped else shift.judged(ground)).judged(judge_known_ranking(*given))
     return shift.judged(judge_benefit(labels.y, risk, threshold, labels.weight), off, judge_known_ranking(*given))
 
 
 def _unseen_classes(run: Run) -> tuple[str, ...]:
-    """The classes that no source patient has: no method can predict them."""
-    source = load_cohort(run.stages.encoded.path / SOURCE)
+    """Classes that no source patient has, so that no method can predict them."""
+    source = load_cohort(run.stages.encoded.path / files.SOURCE)
     if source.y is None:
         return ()
     return tuple(name for code, name in enumerate(source.classes) if not (source.y == code).any())
 
 
 def _marked_trials(run: Run) -> dict[str, list[Trial]]:
-    """Every method's trials, the one that was refitted marked as picked."""
+    """Every method's trials, with the refitted one marked as picked."""
     return {
         method: [replace(trial, picked=trial == run.trained.picked.get(method)) for trial in trials]
         for method, trials in run.trained.trials.items()
@@ -208,13 +200,13 @@ def _marked_trials(run: Run) -> dict[str, list[Trial]]:
 def moved_risks(
     workspace: Workspace, run: Run, known: KnownLabels | None, rows: Indices | None = None
 ) -> tuple[Moved, ...]:
-    """What unlabelled patients did to the risks of the methods that used them.
+    """How unlabelled patients changed the risks of the methods that used them.
 
     Args:
-        workspace: Where the site is.
-        run: Its run.
-        known: Outcomes of the patients that count.
-        rows: Which patients count; all of them unless given.
+        workspace: The workspace of the site.
+        run: The site's run.
+        known: Outcomes of the counted patients.
+        rows: The counted patients; None for all.
     """
     fitted = load_propensity(fitted_propensity(workspace, run.stages.encoded))
     if fitted is None:
@@ -224,8 +216,8 @@ def moved_risks(
         compare_risks(
             method,
             float(run.trained.picked[method].settings["lambda_"]),
-            load_summary(ablation.path / PREDICTIONS).mean[counted],
-            load_summary(run.trained.fits[method][0].path / PREDICTIONS).mean[counted],
+            load_summary(ablation.path / files.PREDICTIONS).mean[counted],
+            load_summary(run.trained.fits[method][0].path / files.PREDICTIONS).mean[counted],
             fitted.target[counted],
             None if known is None else known.y,
             None if known is None else known.weight,
@@ -265,21 +257,21 @@ LEFT_OUT = "left_out.json"
 @site_stage("left_out")
 def measured_left_out(folder: Path, site: ResolvedSite, source: Ref, encoded: Ref) -> None:
     """Writes left_out.json."""
-    encoder = encoded.record(Encoder, ENCODER)
-    frame = pd.read_parquet(source.path / FRAME)
+    encoder = encoded.record(Encoder, files.ENCODER)
+    frame = pd.read_parquet(source.path / files.FRAME)
     write_record(folder / LEFT_OUT, measure_left_out(frame, site.contract, encoder))
 
 
 def left_out(site: ResolvedSite, source: Ref, encoded: Ref) -> LeftOut | None:
-    """The features that a site does not record and what that costs; None where nothing is left out."""
-    encoder = encoded.record(Encoder, ENCODER)
+    """The features that a site does not record, and what that costs; None if nothing is left out."""
+    encoder = encoded.record(Encoder, files.ENCODER)
     if not encoder.left_out and not encoder.without_indicator:
         return None
     return measured_left_out(site, source, encoded).record(LeftOut, LEFT_OUT)
 
 
 def rehearsal_sentences(workspace: Workspace) -> dict[str, str]:
-    """By table, what its last rehearsal showed, in a sentence; one that an earlier version wrote is left out."""
+    """By table, the result of its last rehearsal in a sentence; files of earlier versions are left out."""
     sentences = {}
     for file in sorted((workspace.root / REHEARSALS).glob(f"*/{REHEARSAL}")):
         with suppress(DataError):
@@ -287,32 +279,31 @@ def rehearsal_sentences(workspace: Workspace) -> dict[str, str]:
     return sentences
 
 
-#: What moves each referred patient's risk, and the samples behind each risk that is asked for: fewer than behind the
-#: risks themselves, since only differences count.
+#: What moves each referred patient's risk, and the samples per risk: few, since only differences count.
 MOVED_BY, EXPLAINING_PASSES = "moved_by.json", 20
 
 
 @stage("explained", in_worker=True)
 def explained_risks(folder: Path, encoded: Ref, fit: Ref, target: Ref, contract: Contract, rows: list[int]) -> None:
-    """Writes moved_by.json: in words, the features that move the risk most of the patients at `rows`."""
-    names = [feature.column for feature in encoded.record(Encoder, ENCODER).features]
+    """Writes moved_by.json: in words, the features with the most influence on the risks of the patients at `rows`."""
+    names = [feature.column for feature in encoded.record(Encoder, files.ENCODER).features]
     columns = [contract.column(name) for name in dict.fromkeys(names)]
     groups = [[number for number, name in enumerate(names) if name == column.name] for column in columns]
-    model, (source, patients) = load(fit.path / MODEL), load_pair(encoded.path)
+    model, (source, patients) = load(fit.path / files.MODEL), load_pair(encoded.path)
     values = explain_risks(
         lambda X: model.summarise(X.astype(np.float32), EXPLAINING_PASSES, seed=0).mean,
         patients.X[rows].astype(np.float64),
         typical_patient(source.X.astype(np.float64), groups),
         groups,
     )
-    write_json(folder / MOVED_BY, name_moves(values, pd.read_parquet(target.path / FRAME).iloc[rows], columns))
+    write_json(folder / MOVED_BY, name_moves(values, pd.read_parquet(target.path / files.FRAME).iloc[rows], columns))
 
 
 def explain_referrals(workspace: Workspace, run: Run, data: ReportData) -> list[str] | None:
-    """What moves the risk most of each patient for review (rows,), empty for the others; None without columns."""
+    """Per patient for review, the features with the most influence on the risk; empty for others (rows,), or None."""
     if data.target_frame is None or data.contract.task != "binary":
         return None
-    encoder, fit = run.stages.encoded.record(Encoder, ENCODER), run.trained.fits[run.chosen][0]
+    encoder, fit = run.stages.encoded.record(Encoder, files.ENCODER), run.trained.fits[run.chosen][0]
     if any(feature.column not in data.target_frame for feature in encoder.features):
         return None
     referred = data.referrals.referred

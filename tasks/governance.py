@@ -1,4 +1,4 @@
-"""What is shown of a champion: its model card, its sealed change plan, and its watch.
+"""The documents of a champion: its model card, its sealed change plan, and the page of its watch.
 
 Card and plan are in `sites/<site>/champions/version-<n>/`, made at the promotion from the report that the person read;
 how the watch stands is added when it is shown. The watch has a page at the site and metrics over time in MLflow.
@@ -57,7 +57,7 @@ LINEAGE: Mapping[str, str] = {
 
 
 def put_to_use(workspace: Workspace, site: str) -> Path | None:
-    """What follows when a person made a version the champion: its watch, its documents, and the report that says so.
+    """Begins the watch of a new champion, writes its documents, and publishes the report again.
 
     Returns:
         The folder of its model card and change plan; None where the facts of its run are not at hand.
@@ -106,7 +106,7 @@ def _plan_file(workspace: Workspace, folder: Path) -> SealedFile:
 
 
 def read_plan(workspace: Workspace, state: WatchState) -> Document | None:
-    """The change plan that was sealed when the watched champion was promoted; None where there is none.
+    """The change plan that was sealed when the watched champion was promoted, or None.
 
     Raises:
         DataError: It was altered since.
@@ -131,7 +131,7 @@ def foresees(workspace: Workspace, state: WatchState, modification: str) -> bool
 
 
 def read_card(workspace: Workspace, site: str, *, leaving: bool) -> Document | None:
-    """The card of a site's champion with how its watch stands; None where there is none, or none that may leave."""
+    """The card of a site's champion with the state of its watch; None without one, or without one that may leave."""
     state = read_watch(workspace, site)
     promotion = champion_record(workspace, site)
     if promotion is None:
@@ -146,7 +146,7 @@ def read_card(workspace: Workspace, site: str, *, leaving: bool) -> Document | N
 
 
 def publish_card(workspace: Workspace, state: WatchState) -> dict[str, str]:
-    """Writes the site's own card anew; returns, by title, the champion's pages below the site's folder."""
+    """Writes the site's own card again; returns, by title, the champion's pages in the site's folder."""
     folder = champion_folder(workspace, state.site, state.champion)
     card = read_card(workspace, state.site, leaving=False)
     if card is not None:
@@ -157,7 +157,7 @@ def publish_card(workspace: Workspace, state: WatchState) -> dict[str, str]:
 
 
 def export_card(workspace: Workspace, site: str, folder: Path) -> None:
-    """Writes a champion's card as it may leave; nothing where there is none."""
+    """Writes a champion's card as it may leave, if there is one."""
     card = read_card(workspace, site, leaving=True)
     if card is not None:
         write_json(folder / CARD, plain(card))
@@ -165,7 +165,7 @@ def export_card(workspace: Workspace, site: str, folder: Path) -> None:
 
 
 def _link_in_mlflow(workspace: Workspace, site: str, version: Any, promotion: Promotion) -> None:
-    """Puts the card as it may leave beside the version's run and names it in the version's tags."""
+    """Logs the card as it may leave in the version's run, and adds its address to the version's tags."""
     card = read_card(workspace, site, leaving=True)
     if card is None:
         return
@@ -188,7 +188,7 @@ WATCH_KIND, PROMOTED = "watch", "tdrop.promoted_at"
 
 
 def publish_watch(workspace: Workspace, state: WatchState) -> Path:
-    """Writes `sites/<site>/watch.html`, and what may leave of it to MLflow; a record out of reach costs nothing."""
+    """Writes `sites/<site>/watch.html`, and to MLflow what may leave of it; goes on if MLflow is out of reach."""
     page = workspace.site(state.site) / WATCH_PAGE
     site, encoder = workspace.network().site(state.site), find_champion(workspace, state.site).described.encoder
     links = {"The report": "latest/report.html"} if (page.parent / "latest/report.html").is_file() else {}
@@ -204,7 +204,7 @@ def publish_watch(workspace: Workspace, state: WatchState) -> Path:
 
 
 def record_watch(workspace: Workspace, state: WatchState) -> None:
-    """Logs what may leave of a watch over time, one step per moment; a moment is logged once."""
+    """Logs what may leave of a watch over time, one step per moment, each moment once."""
     from mlflow.entities import Metric
 
     site = workspace.network().site(state.site)
@@ -235,7 +235,7 @@ def record_watch(workspace: Workspace, state: WatchState) -> None:
 
 
 def _values(point: dict[str, Any]) -> dict[str, float]:
-    """What MLflow shows of a moment."""
+    """The metrics of a moment."""
     counts = {name: point[name] for name in ("patients", "outcomes") if point[name] is not None}
     evidence = {f"evidence/{rule}": value for rule, value in point["evidence"].items()}
     return {**counts, **evidence, **{f"mean/{name}": values[0] for name, values in point["means"].items()}}
@@ -246,7 +246,7 @@ def _milliseconds(when: str) -> int:
 
 
 def export_watch(workspace: Workspace, site: str, folder: Path) -> None:
-    """Writes the page and the numbers of a site's watch as they may leave; nothing where nobody is watched."""
+    """Writes the page and the numbers of a site's watch as they may leave, if the champion has one."""
     state = read_watch(workspace, site)
     if state is None:
         return

@@ -1,4 +1,4 @@
-"""A target's outcomes: its label file, opened or refused and remembered, and the list of patients to look up."""
+"""A target's outcomes: its label file, which is opened or refused, and the list of patients to look up."""
 
 from __future__ import annotations
 
@@ -42,16 +42,7 @@ from tdrop.data import (
 )
 from tdrop.evaluate import Evaluation, evaluate_methods
 from tdrop.forecast import Drawn, draw_list, size_list
-from tdrop.home import (
-    PRIVATE,
-    REFUSED,
-    TARGET,
-    ResolvedSite,
-    Workspace,
-    compute,
-    digest_of,
-    load_cohort,
-)
+from tdrop.home import PRIVATE, ResolvedSite, Workspace, compute, digest_of, files, load_cohort
 
 #: A target's outcomes beside its evaluation.
 OUTCOMES = "outcomes.npz"
@@ -59,12 +50,12 @@ OUTCOMES = "outcomes.npz"
 
 @dataclass(frozen=True)
 class OutcomeFile:
-    """A target's outcomes.
+    """A label file.
 
     Attributes:
-        path: Where they are; None for where the site says.
-        digest: Of what is there.
-        needed: Whether a file that is refused ends the evaluation rather than leaving it without outcomes.
+        path: Its path; None for the one that the site's YAML names.
+        digest: Digest of its content.
+        needed: Whether a refused file ends the evaluation, or the evaluation goes on without outcomes.
     """
 
     path: str | None
@@ -74,13 +65,13 @@ class OutcomeFile:
 
 @dataclass(frozen=True)
 class KnownLabels:
-    """A target's outcomes once they may be seen.
+    """A target's outcomes, after the models were locked.
 
     Attributes:
         y: Outcomes (rows,), NaN where unknown.
-        weight: For how many patients each stands because others left before the horizon (rows,), 0 where unknown; None
-            where all count alike.
-        follow_up: How long patients were followed, where the outcome is a time and an event.
+        weight: Weights that make up for patients who left before the horizon (rows,), 0 where unknown; None if all
+            patients count alike.
+        follow_up: How long patients were followed, if the outcome is a time and an event.
     """
 
     y: Doubles
@@ -89,7 +80,7 @@ class KnownLabels:
 
     @property
     def censored(self) -> Mask | None:
-        """Who left before the horizon, where the others are weighted for it (rows,)."""
+        """Who left before the horizon, if the others are weighted for it (rows,)."""
         return None if self.weight is None or self.follow_up is None else self.follow_up.censored
 
     def save(self, path: Path) -> None:
@@ -114,17 +105,17 @@ class KnownLabels:
 
 
 def weigh_labels(labels: Labels, contract: Contract, cohort: Cohort, where: str) -> tuple[KnownLabels, LabelCounts]:
-    """Outcomes as they count, and their counts with what was done about patients who left before the horizon.
+    """Weighted outcomes, and their counts with how patients who left before the horizon were handled.
 
     Args:
-        labels: Of the cohort's patients.
+        labels: Labels of the cohort's patients.
         contract: The table.
-        cohort: The patients, encoded: who left is told by their features.
-        where: Whose labels they are, for a sentence.
+        cohort: The encoded patients: leaving is modelled by their features.
+        where: Whose labels they are, for messages.
     """
     if labels.follow_up is None:
         return KnownLabels(labels.y), labels.counts
-    # The few outcomes of a list are as good as they are; whether they are enough is judged by what uses them.
+    # A list has few outcomes; whether they are enough is judged where they are used.
     asked = contract.outcome.censoring
     weight, summary = weigh_outcomes(labels.follow_up, cohort.X, where, asked=asked, persons=cohort.persons, fewest=1)
     counts = replace(
@@ -137,21 +128,21 @@ def weigh_labels(labels: Labels, contract: Contract, cohort: Cohort, where: str)
 
 
 def open_or_refuse(site: ResolvedSite, folder: Path, cohort: Cohort, labels: OutcomeFile) -> KnownLabels | None:
-    """The outcomes, or None with the reason in refused_labels.json where the file cannot be used."""
+    """The outcomes; None if the file cannot be used, with the reason in refused_labels.json."""
     try:
         return _open_labels(site, folder, cohort, labels.path)
     except DataError as error:
-        # A file that cannot be reached now is tried again, and was not refused.
+        # A file that cannot be reached is tried again, not refused.
         if isinstance(error, Unavailable):
             raise
         if labels.needed:
             raise refuse_labels(site, error) from None
-        write_json(folder / REFUSED, {"sentence": str(error)})
+        write_json(folder / files.REFUSED, {"sentence": str(error)})
         return None
 
 
 def _open_labels(site: ResolvedSite, folder: Path, cohort: Cohort, labels_path: str | None) -> KnownLabels:
-    """Reads the outcomes and keeps their counts in labels.json."""
+    """Reads the outcomes and writes their counts to labels.json."""
     where: Any = site.site if labels_path is None else Path(labels_path)
     like = None if labels_path is None else site.site
     labels = read_labels(where, site.contract, cohort.ids, **site.where, like=like)
@@ -182,11 +173,11 @@ def measure_methods(
         site: The site.
         predictions: By method, what each fit predicts for the patients.
         patients: The patients, encoded.
-        known: Their outcomes; None without any.
+        known: Their outcomes, or None.
         frame: Their rows in the contract's columns.
         unlike: Who is unlike anyone the model learned from (patients,).
         bootstrap: Resamples of patients.
-        tolerance: By how much a prediction of a continuous outcome may be off before it counts as an error.
+        tolerance: Largest error of a predicted continuous value that does not count as wrong.
     """
     followed = None if known is None else known.follow_up
     return compute(
@@ -207,12 +198,12 @@ def measure_methods(
 
 
 def labels_folder(workspace: Workspace, site: str) -> Path:
-    """Where the labels of a site's audits are kept."""
+    """The folder with the labels of a site's audits."""
     return workspace.site(site) / "labels"
 
 
 def store_labels(workspace: Workspace, site: str, labels: Path) -> Path:
-    """Keeps a copy of a label file by its digest, for the owner only; the next transfer evaluates on it."""
+    """Stores a copy of a label file, named by its digest, on which the next transfer evaluates; returns the copy."""
     content = labels.read_bytes()
     folder = labels_folder(workspace, site)
     folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
@@ -231,21 +222,21 @@ def stored_labels(workspace: Workspace, site: str) -> str | None:
     return str(current.resolve()) if current.exists() else None
 
 
-#: The list a reviewer gets, and what must be known to weigh what comes back.
+#: The list for a reviewer, and the probabilities by which its outcomes are weighted later.
 SHEET, DRAW = "label_list.csv", "label_list.npz"
 
 
 @dataclass(frozen=True)
 class LabelList:
-    """A list that was drawn.
+    """A label list.
 
     Attributes:
         method: The method it was drawn for.
         target: Digest of the extract it was drawn from.
-        rows: Which patients (drawn,).
-        probability: With which chance each was to be drawn (drawn,).
-        true: The idea of the true risks behind it (target rows,).
-        known: Whose outcome was known when it was drawn, and who was therefore not drawn (rows).
+        rows: Rows of the drawn patients (drawn,).
+        probability: Probability with which each was drawn (drawn,).
+        true: The true risks that the draw assumed (target rows,).
+        known: Rows of patients who were not drawn because their outcome was known.
     """
 
     method: str
@@ -257,7 +248,7 @@ class LabelList:
 
     @property
     def drawn(self) -> Drawn:
-        """The draw alone."""
+        """Rows and probabilities."""
         return Drawn(self.rows, self.probability)
 
     def known_before(self, rows: int) -> Mask:
@@ -266,19 +257,19 @@ class LabelList:
 
     @cached_property
     def digest(self) -> str:
-        """Tells one list from another."""
+        """Digest that differs between lists."""
         return digest_of([self.method, self.target, self.rows.tolist(), self.probability.tolist()])
 
 
 @dataclass(frozen=True)
 class WrittenList:
-    """A list that was written.
+    """A label list as a file.
 
     Attributes:
         sheet: The file.
-        n: Patients on it.
-        outcomes: How many of them are expected to have the outcome; None where it does not happen or not.
-        enough: How many patients are expected to give ENOUGH_OUTCOMES.
+        n: Number of patients on it.
+        outcomes: How many of them are expected to have the outcome; None if the outcome is not binary.
+        enough: How many patients are expected to bring ENOUGH_OUTCOMES.
     """
 
     sheet: Path
@@ -287,7 +278,7 @@ class WrittenList:
     enough: int
 
 
-#: Outcomes of the rarer kind from which a new model can be tried; a list is as long as that takes, within bounds.
+#: A list is so long that it brings this many outcomes of the rarer kind, within bounds: fewer allow no new model.
 ENOUGH_OUTCOMES = 10
 SHORTEST_LIST, LONGEST_LIST = 50, 400
 
@@ -295,8 +286,8 @@ SHORTEST_LIST, LONGEST_LIST = 50, 400
 def write_list(workspace: Workspace, run: Run, n: int | None, *, seed: int) -> WrittenList:
     """Draws n patients and writes the sheet: one line per patient with an id and an empty outcome.
 
-    The reviewer is blind, and the lines are shuffled: who fills in the first half only must not have looked up one end
-    of a sorted file. Patients whose outcome is known already are not drawn.
+    The sheet shows no risks, and its lines are shuffled, so that a half-finished review covers no particular group.
+    Patients whose outcome is known are not drawn.
     """
     if run.chosen not in run.folds:
         raise UsageError(
@@ -318,8 +309,8 @@ def write_list(workspace: Workspace, run: Run, n: int | None, *, seed: int) -> W
 
 
 def _write_random_list(workspace: Workspace, run: Run, n: int | None, seed: int) -> WrittenList:
-    """Draws n patients at random, all alike: of several classes or a number, no patient tells more than another."""
-    patients = len(load_cohort(run.stages.encoded.path / TARGET).ids)
+    """Draws n patients with equal probability: for classes and numbers no patient is more useful than another."""
+    patients = len(load_cohort(run.stages.encoded.path / files.TARGET).ids)
     known = _known_already(workspace, run, patients)
     left = np.flatnonzero(~known)
     size = min(len(left), n or 2 * SHORTEST_LIST)
@@ -332,9 +323,9 @@ def _write_random_list(workspace: Workspace, run: Run, n: int | None, seed: int)
 
 
 def _keep_list(workspace: Workspace, run: Run, drawn: Drawn, true: Doubles, known: Mask, seed: int) -> Path:
-    """Writes the sheet, and what must be known to weigh what comes back; returns the sheet."""
+    """Writes the sheet, and beside it the probabilities for later weights; returns the sheet."""
     network = workspace.network()
-    ids = load_cohort(run.stages.encoded.path / TARGET).ids[drawn.rows]
+    ids = load_cohort(run.stages.encoded.path / files.TARGET).ids[drawn.rows]
     sheet = workspace.site(run.site) / SHEET
     contract = network.contract_of(network.site(run.site))
     write_sheet(sheet, np.random.default_rng([seed, 33]).permutation(ids), contract)
@@ -353,16 +344,16 @@ def _keep_list(workspace: Workspace, run: Run, drawn: Drawn, true: Doubles, know
 
 
 def _known_already(workspace: Workspace, run: Run, patients: int) -> Mask:
-    """Whose outcome an earlier audit brought (patients,)."""
+    """Whose outcome is known from an earlier audit (patients,)."""
     known = KnownLabels.load(run.stages.evaluation.path / OUTCOMES)
     if stored_labels(workspace, run.site) is None or known is None:
         return np.zeros(patients, dtype=np.bool_)
-    # Who left early came back already, and a list would learn no more.
+    # Patients who left early were looked up already; a list would bring nothing new.
     return np.isfinite(known.y) if known.censored is None else np.isfinite(known.y) | known.censored
 
 
 def write_sheet(sheet: Path, ids: NDArray[Any], contract: Contract) -> None:
-    """Writes the ids with empty outcomes; a reviewer opens it in a spreadsheet, which must run none of them."""
+    """Writes the ids with empty outcomes, safe to open in a spreadsheet."""
     write_patients(sheet, pd.DataFrame({contract.id_column: ids} | dict.fromkeys(contract.outcome.columns, "")))
 
 

@@ -1,4 +1,4 @@
-"""A site's logged and registered models: what one needs to be served, the candidate, and copies on this machine."""
+"""A site's models in MLflow: logging and registering them, the candidate, and copies on this machine."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 #: Alias of the model behind a site's last report.
 CANDIDATE = "candidate"
-#: What a site's registered model is, for whoever meets it in MLflow.
+#: Description of a site's registered model in MLflow.
 ABOUT = (
     "The model of one site. `candidate` is what its last run chose; `champion` is what a person took into use with "
     "`tdrop promote`, by name and with a note: an alias set by hand is refused by `tdrop score`."
 )
-#: Tag on a version: the digest of its every byte as its run registered it.
+#: Tag on a version: the digest of all its bytes when its run registered it.
 REGISTERED = "tdrop.registered"
 #: Tags on a version: the lock on its models, and the stage that new patients are compared with.
 MODELS_DIGEST, ENCODED = "models_digest", "tdrop.encoded"
@@ -87,7 +87,7 @@ def log_model(served: Path, record: SiteRecord, method: str) -> Any:
 
 
 def _private_copy(file: Path, folder: Path) -> Path:
-    """A copy for the owner alone: MLflow gives its copy the same rights."""
+    """A copy with permissions for the owner only, which MLflow keeps."""
     copy = folder / file.name
     copy.touch(mode=0o600)
     shutil.copyfile(file, copy)
@@ -95,7 +95,7 @@ def _private_copy(file: Path, folder: Path) -> Path:
 
 
 def find_model(client: MlflowClient, experiment: str, record: SiteRecord, method: str) -> Any | None:
-    """The method's model where an earlier run has logged the very same; None otherwise."""
+    """The method's model if an earlier run has logged the same one, else None."""
     wanted = " AND ".join(f"tags.`{key}` = '{value}'" for key, value in _identity(record, method).items())
     models = client.search_logged_models([experiment], wanted)
     # A recalibrated model's risks are not those of the method's run.
@@ -104,7 +104,7 @@ def find_model(client: MlflowClient, experiment: str, record: SiteRecord, method
 
 
 def same_model(client: MlflowClient, record: SiteRecord) -> str | None:
-    """The newest version that serves exactly these models under this contract, or None: it is not registered twice."""
+    """The newest version with exactly these models and this contract, or None; it is not registered twice."""
     wanted = _identity(record, record.chosen).items()
     versions = [
         int(version.version)
@@ -118,12 +118,12 @@ def same_model(client: MlflowClient, record: SiteRecord) -> str | None:
 
 
 def _identity(record: SiteRecord, method: str) -> dict[str, str]:
-    """The tags by which a method's model is the same as another run's."""
+    """The tags that identify a method's model."""
     return {"method": method, **{key: record.tags[key] for key in (MODELS_DIGEST, "contract_digest")}}
 
 
 def register(workspace: Workspace, run_id: str, record: SiteRecord, logged: Any) -> str:
-    """Makes the chosen method's logged model a version of the site's, and returns that."""
+    """Registers the chosen method's model as a version of the site's model; returns the version."""
     from tdrop.served import Description
 
     client, name = connect(workspace), model_name(record.site)
@@ -140,11 +140,11 @@ def register(workspace: Workspace, run_id: str, record: SiteRecord, logged: Any)
 
 
 def point_candidate(client: MlflowClient, site: str, version: str | None) -> None:
-    """Makes a version the site's candidate; without one, nothing is left that could be promoted."""
+    """Makes a version the site's candidate; with None, removes the candidate."""
     if version is not None:
         client.set_registered_model_alias(model_name(site), CANDIDATE, version)
         return
-    # There may be a site that never had a model.
+    # The site may never have had a model.
     with _accepting("RESOURCE_DOES_NOT_EXIST"):
         client.delete_registered_model_alias(model_name(site), CANDIDATE)
 
@@ -152,8 +152,8 @@ def point_candidate(client: MlflowClient, site: str, version: str | None) -> Non
 def copy_of(workspace: Workspace, registered: ModelVersion) -> SealedCopy:
     """A version's copy on this machine.
 
-    It is kept by the run and the logged model behind the version, not by its number: MLflow begins again at 1 when a
-    site comes back after it was erased.
+    Its folder is named by run and logged model, not by the version's number: after a site was erased, MLflow starts
+    again at 1.
     """
     folder = workspace.root / "models" / registered.name / digest_of([registered.run_id, registered.source])[:32]
     which = f"version {registered.version} of '{registered.name}'"
@@ -169,7 +169,7 @@ def download(registered: ModelVersion, folder: Path) -> None:
 
 @contextmanager
 def _accepting(code: str) -> Iterator[None]:
-    """Accepts one of MLflow's errors: what was to be done is done."""
+    """Ignores one of MLflow's errors, which means that there is nothing to do."""
     from mlflow.exceptions import MlflowException
 
     try:

@@ -1,6 +1,6 @@
-"""New patients of a site: which batches were scored since the promotion, and their patients in place of the extract.
+"""New patients of a site: the batches that were scored since the promotion, read instead of the extract.
 
-`sites/<site>/picked_up.json` remembers which batches were scored.
+`sites/<site>/picked_up.json` lists the batches that were scored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tdrop.contracts import Batches, Prepared, Reader, Site
 from tdrop.data import fingerprint, prepare
 from tdrop.home import ResolvedSite, Workspace, file_digest, write_private
 
-#: What is remembered, and the new patients that a transfer was asked for.
+#: The list of scored batches, and the new patients of a transfer.
 FILE, NEW_PATIENTS = "picked_up.json", "new_patients.parquet"
 
 
@@ -27,11 +27,11 @@ class PickedBatch:
     """A batch that was scored.
 
     Attributes:
-        name: Of its file, or `query`.
-        path: Where the file was; empty for a query.
+        name: Name of its file, or `query`.
+        path: Path of the file; empty for a query.
         digest: sha256 of its contents.
         when: When it was scored.
-        champion, promoted: What scored it, and when that was promoted.
+        champion, promoted: The version that scored it, and when that was promoted.
     """
 
     name: str
@@ -44,12 +44,12 @@ class PickedBatch:
 
 @dataclass(frozen=True)
 class Memory:
-    """What is remembered of a site's batches.
+    """The scored batches of a site.
 
     Attributes:
-        batches: Those that were scored, oldest first.
-        proposed: When the champion was promoted for whose new patients a candidate was trained last; empty before.
-        extract: Digest of the site's own extract at that time.
+        batches: The batches, oldest first.
+        proposed: Time of promotion of the champion for which a candidate was last trained on new patients; else empty.
+        extract: Digest of the site's own extract when that candidate was trained.
     """
 
     batches: tuple[PickedBatch, ...] = ()
@@ -77,7 +77,7 @@ def require_batches(site: Site) -> Batches:
 
 
 def as_extract(site: Site, places: Batches) -> Site:
-    """The site with its batches' table or query in the place of its extract."""
+    """The site, reading its batches' table or query instead of its extract."""
     return site.model_copy(update={"reader": places.reader, "location": None, "number_rows": False})
 
 
@@ -88,7 +88,7 @@ def prepare_batch(site: ResolvedSite, places: Batches, path: str) -> Prepared:
 
 
 def with_new_patients(site: ResolvedSite) -> ResolvedSite:
-    """The site with the patients of its batches since the promotion in the place of its extract; without outcomes.
+    """The site, reading the patients of all batches since the promotion instead of its extract; without outcomes.
 
     They are written to `sites/<site>/new_patients.parquet`, in the contract's columns.
     """
@@ -111,7 +111,7 @@ def with_new_patients(site: ResolvedSite) -> ResolvedSite:
 
 
 def _rows_of(site: ResolvedSite, places: Batches, batch: PickedBatch) -> pd.DataFrame:
-    """The checked rows of a batch that was scored, read once more."""
+    """Reads and checks a scored batch again."""
     if batch.path and not Path(batch.path).is_file():
         raise DataError(
             f"a batch of site '{site.name}' that was scored is not in its folder any more; put it back, or put the new "
@@ -126,7 +126,7 @@ def _rows_of(site: ResolvedSite, places: Batches, batch: PickedBatch) -> pd.Data
 
 
 def remember_proposal(site: ResolvedSite) -> None:
-    """Writes down that a candidate was trained for the new patients of the present champion."""
+    """Notes that a candidate was trained on the new patients since the champion's promotion."""
     workspace, champion = site.workspace, find_champion(site.workspace, site.name)
     own = fingerprint(workspace.network().site(site.name), home=workspace.root, base=site.network.base)
     write_memory(
@@ -135,7 +135,7 @@ def remember_proposal(site: ResolvedSite) -> None:
 
 
 def is_current(site: ResolvedSite, target_data: str, extract: str) -> bool:
-    """Whether a run on new patients still stands for a site whose own extract has not changed since.
+    """Whether the last run was on new patients and the site's own extract has not changed since.
 
     Args:
         site: The site.

@@ -39,21 +39,12 @@ from tdrop.data import (
 )
 from tdrop.disclosure import conceal_validation
 from tdrop.home import (
-    CENSORING,
-    ENCODER,
-    FRAME,
-    LABELLED,
-    LETTER,
-    ORIGIN,
     PRIVATE,
-    REFUSED_EXTRACT,
-    SMALL_SOURCES,
-    SOURCE,
-    TARGET,
     Inputs,
     Ref,
     ResolvedSite,
     current_inputs,
+    files,
     load_pair,
     rows_of,
     save_cohort,
@@ -66,14 +57,14 @@ from tdrop.shift import estimate_shift, judge_shared_patients, judge_source_outc
 @task(task_run_name="digest inputs {site.name}", **RETRY_UNAVAILABLE)
 @sanitize_errors
 def digest_inputs(site: ResolvedSite, settings: TransferSettings) -> Inputs:
-    """Digests of everything that a transfer of this site depends on; a reader that is away is asked again."""
+    """Digests of everything that a transfer of this site depends on."""
     return current_inputs(site, settings.model_dump(mode="json"))
 
 
 @task(task_run_name="gather new patients {site.name}", **RETRY_UNAVAILABLE)
 @sanitize_errors
 def gather_new_patients(site: ResolvedSite) -> ResolvedSite:
-    """The site with the patients of its batches since the promotion in the place of its extract."""
+    """The site, reading the patients of all batches since the promotion instead of its extract."""
     return with_new_patients(site)
 
 
@@ -92,30 +83,30 @@ def read_and_check(folder: Path, site: ResolvedSite, data: str, source: Ref | No
         data: Fingerprint of its extract.
         source: The source's checked rows, with which a target is compared; None for the source itself.
     """
-    beside = None if source is None else pd.read_parquet(source.path / FRAME)
+    beside = None if source is None else pd.read_parquet(source.path / files.FRAME)
     prepared = prepare(site.site, site.network, home=site.workspace.root, source=beside, expected=data)
-    prepared.frame.to_parquet(folder / FRAME, index=False)
+    prepared.frame.to_parquet(folder / files.FRAME, index=False)
     write_patients(folder / "quarantine.csv", prepared.quarantine)
     write_json(folder / "suite.json", [plain(each) for each in prepared.suite])
     write_record(folder / "validation.json", prepared.validation)
-    (folder / LETTER).write_text(prepared.validation.message(), encoding="utf-8")
+    (folder / files.LETTER).write_text(prepared.validation.message(), encoding="utf-8")
 
 
 def require_usable(site: ResolvedSite, prepared: Ref) -> None:
-    """Stops the site when its extract broke a table-level rule; the error carries a letter for the site.
+    """Raises `SiteStopped` if the extract broke a table-level rule; the error holds a letter for the site.
 
-    Prefect keeps the sentence and the letter. No report will leave beside which they could be told apart, so both go
-    without a number of patients; the whole message lies beside the findings.
+    Prefect stores the sentence and the letter, so both are without numbers of patients; the whole message is beside the
+    findings.
     """
     validation = conceal_validation(prepared.record(Validation, "validation.json"), site.policy)
     if not validation.stopped:
         return
-    refused = site.workspace.site(site.name) / REFUSED_EXTRACT
+    refused = site.workspace.site(site.name) / files.REFUSED_EXTRACT
     refused.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
-    for name in ("validation.json", "quarantine.csv", LETTER):
+    for name in ("validation.json", "quarantine.csv", files.LETTER):
         (refused / name).write_bytes((prepared.path / name).read_bytes())
     stopped = SiteStopped(
-        f"site '{site.name}' is stopped: {validation.reason}; the whole message for it is in {refused / LETTER}"
+        f"site '{site.name}' is stopped: {validation.reason}; the whole message for it is in {refused / files.LETTER}"
     )
     stopped.reason, stopped.letter = validation.reason, validation.message()
     raise stopped
@@ -125,13 +116,17 @@ def require_usable(site: ResolvedSite, prepared: Ref) -> None:
 def pooled_rows(folder: Path, sources: Sequence[ResolvedSite], prepared: Sequence[Ref]) -> None:
     """Writes frame.parquet with the checked rows of several sources, each with its site, and validation.json."""
     contract = sources[0].contract
-    frames = {source.name: pd.read_parquet(ref.path / FRAME) for source, ref in zip(sources, prepared, strict=True)}
+    frames = {
+        source.name: pd.read_parquet(ref.path / files.FRAME) for source, ref in zip(sources, prepared, strict=True)
+    }
     findings = compare_sources(frames, contract, [source.site for source in sources])
-    pool = pd.concat([frame.assign(**{ORIGIN: name}) for name, frame in frames.items()], ignore_index=True)
-    # The same patient at two sources would be left out and learned from at once: the first source keeps the row.
+    pool = pd.concat([frame.assign(**{files.ORIGIN: name}) for name, frame in frames.items()], ignore_index=True)
+    # A patient at two sources could be in a fit and in the fold left out of it: only the first source keeps the row.
     known = [column.name for column in contract.features if column.name in pool]
-    elsewhere = pool.duplicated([contract.id_column, *known]) & ~pool.duplicated([ORIGIN, contract.id_column, *known])
-    pool[~elsewhere].reset_index(drop=True).to_parquet(folder / FRAME, index=False)
+    elsewhere = pool.duplicated([contract.id_column, *known]) & ~pool.duplicated(
+        [files.ORIGIN, contract.id_column, *known]
+    )
+    pool[~elsewhere].reset_index(drop=True).to_parquet(folder / files.FRAME, index=False)
     joined = join_validations([ref.record(Validation, "validation.json") for ref in prepared])
     write_record(folder / "validation.json", joined.with_findings(findings))
 
@@ -152,7 +147,7 @@ def encode_sources(
     Where the outcome is a time and an event, censoring.json says what was done about patients who left before the
     horizon: with weights they are among the rows, without an outcome.
 
-    No target is among its inputs, so that what is fitted on it alone is fitted once for all of them.
+    No target is among the inputs, so that fits on the sources alone are shared by all targets.
 
     Args:
         folder: Where to write.
@@ -162,10 +157,10 @@ def encode_sources(
         left_out: Columns that the target does not record.
         without_indicator: Columns whose being missing means something else at the target.
     """
-    frame = pd.read_parquet(prepared.path / FRAME)
+    frame = pd.read_parquet(prepared.path / files.FRAME)
     contract = sources[0].contract
     encoder = learn_encoder(frame, contract, left_out, without_indicator)
-    write_record(folder / ENCODER, encoder)
+    write_record(folder / files.ENCODER, encoder)
     outcomes = _known_outcomes(frame, sources)
     if not np.isfinite(outcomes.y).any():
         raise DataError(
@@ -176,9 +171,9 @@ def encode_sources(
     y, weight, summaries = _weighed(frame, encoder, outcomes, sources)
     kept = np.isfinite(y) if weight is None else np.isfinite(y) | outcomes.censored
     small = _few_outcomes(frame, y)
-    write_json(folder / SMALL_SOURCES, small)
+    write_json(folder / files.SMALL_SOURCES, small)
     if small:
-        kept &= ~frame[ORIGIN].isin(small).to_numpy()
+        kept &= ~frame[files.ORIGIN].isin(small).to_numpy()
     frame = frame[kept].reset_index(drop=True)
     cohort = encoder.encode(frame, name, persons=persons_of(frame, contract))
     cohort = replace(
@@ -188,23 +183,23 @@ def encode_sources(
         task=contract.task,
         classes=contract.classes,
     )
-    if ORIGIN in frame:
-        cohort = replace(cohort, origins=frame[ORIGIN].to_numpy())
-    save_cohort(folder / SOURCE, cohort)
+    if files.ORIGIN in frame:
+        cohort = replace(cohort, origins=frame[files.ORIGIN].to_numpy())
+    save_cohort(folder / files.SOURCE, cohort)
     write_json(folder / "outcomes.json", outcomes.counts)
     if summaries:
-        write_record(folder / CENSORING, join_summaries(list(summaries.values())))
+        write_record(folder / files.CENSORING, join_summaries(list(summaries.values())))
 
 
-#: Patients of each outcome that one of several sources needs, to be learned from.
+#: Fewest patients per outcome that each of several sources needs.
 FEWEST_OUTCOMES = 10
 
 
 def _few_outcomes(frame: pd.DataFrame, y: Doubles) -> list[str]:
-    """Of several sources, those with too few patients of one of two outcomes; none where all have too few."""
-    if ORIGIN not in frame or not set(np.unique(y[np.isfinite(y)])) <= {0.0, 1.0}:
+    """Of several sources, those with too few patients of one of two outcomes; empty if all have too few."""
+    if files.ORIGIN not in frame or not set(np.unique(y[np.isfinite(y)])) <= {0.0, 1.0}:
         return []
-    kinds = [pd.Series(y == outcome).groupby(frame[ORIGIN].to_numpy()).sum() for outcome in (0, 1)]
+    kinds = [pd.Series(y == outcome).groupby(frame[files.ORIGIN].to_numpy()).sum() for outcome in (0, 1)]
     fewest = pd.concat(kinds, axis=1).min(axis=1)
     small = sorted(map(str, fewest.index[fewest < FEWEST_OUTCOMES]))
     return small if len(small) < len(fewest) else []
@@ -212,7 +207,7 @@ def _few_outcomes(frame: pd.DataFrame, y: Doubles) -> list[str]:
 
 @dataclass(frozen=True)
 class _SourceOutcomes:
-    """Outcomes of the sources' rows, NaN where unknown (rows,), their counts, and by source how long it followed."""
+    """Outcomes of the sources' rows, NaN where unknown (rows,), their counts, and the follow-up by source."""
 
     y: Doubles
     counts: Mapping[str, int]
@@ -249,9 +244,9 @@ def _known_outcomes(frame: pd.DataFrame, sources: Sequence[ResolvedSite]) -> _So
 def _weighed(
     frame: pd.DataFrame, encoder: Encoder, outcomes: _SourceOutcomes, sources: Sequence[ResolvedSite]
 ) -> tuple[Doubles, Doubles | None, dict[str, CensoringSummary]]:
-    """Outcomes (rows,), for how many patients each stands (rows,) or None, and by source what was done about leaving.
+    """Outcomes (rows,), their weights (rows,) or None, and by source how patients who left early were handled.
 
-    Each source has a hazard of leaving of its own: a study that ended early follows its patients otherwise.
+    Each source has its own hazard of leaving: studies follow their patients differently.
     """
     each, summaries = np.isfinite(outcomes.y).astype(np.float64), {}
     weighted = False
@@ -280,21 +275,21 @@ def encode_target(folder: Path, site: ResolvedSite, labelled: Ref, target: Ref) 
     Writes source.npz (labelled), target.npz (never labelled), encoder.json, counts.json and labelled.json. The counts
     are outcomes of the source, and categories that the source never showed.
     """
-    frame = pd.read_parquet(target.path / FRAME)
-    encoder = labelled.record(Encoder, ENCODER)
-    for name in (SOURCE, ENCODER, CENSORING):
+    frame = pd.read_parquet(target.path / files.FRAME)
+    encoder = labelled.record(Encoder, files.ENCODER)
+    for name in (files.SOURCE, files.ENCODER, files.CENSORING):
         if (labelled.path / name).is_file():
             shutil.copyfile(labelled.path / name, folder / name)
     cohort = encoder.encode(frame, site.name, persons=persons_of(frame, site.contract))
-    save_cohort(folder / TARGET, replace(cohort, task=site.contract.task, classes=site.contract.classes))
+    save_cohort(folder / files.TARGET, replace(cohort, task=site.contract.task, classes=site.contract.classes))
     write_json(folder / "counts.json", {"outcomes": labelled.json("outcomes.json"), "unseen": encoder.unseen(frame)})
-    shutil.copyfile(labelled.path / SMALL_SOURCES, folder / SMALL_SOURCES)
-    write_record(folder / LABELLED, labelled)
+    shutil.copyfile(labelled.path / files.SMALL_SOURCES, folder / files.SMALL_SOURCES)
+    write_record(folder / files.LABELLED, labelled)
 
 
 def columns_to_leave_out(site: ResolvedSite, source: Ref, target: Ref) -> tuple[Sequence[str], Sequence[str]]:
     """Columns that the target does not record, and those whose being missing means something else there."""
-    ours, theirs = (pd.read_parquet(ref.path / FRAME) for ref in (source, target))
+    ours, theirs = (pd.read_parquet(ref.path / files.FRAME) for ref in (source, target))
     return not_recorded(theirs, site.contract), unlike_missing(ours, theirs, site.contract)
 
 
@@ -309,7 +304,7 @@ def pool_sources(site: ResolvedSite, prepared: Sequence[Ref]) -> Ref:
 
 
 def count_suspected(target: Ref) -> int:
-    """How many patients of a target the checks suspect to be in the source's extract too."""
+    """How many patients of a target may be in the source's extract too, by the checks."""
     findings = target.record(Validation, "validation.json").findings
     suspected = [one.count for one in findings if one.rule == "table.shared_patients" and one.severity != "info"]
     return max((count for count in suspected if isinstance(count, int)), default=0)

@@ -1,4 +1,4 @@
-"""What may be removed from the store, and what was made from one site's rows."""
+"""Removes old stages from the store, and everything that was made from one site's rows."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from filelock import FileLock, Timeout
 
 from tasks.run import RUN, read_run
 from tdrop.base import PARSING
-from tdrop.home import MANIFEST, REHEARSALS, SOURCE, TARGET, Workspace, stage_digest
+from tdrop.home import MANIFEST, REHEARSALS, Workspace, files, stage_digest
 from tdrop.served import model_name
 
 DAY_SECONDS = 24 * 3600
-#: Folders below the sites' own in which a record is put together.
+#: Temporary folders of records, in the sites' folders.
 RECORDS = "*/.record-*"
 
 
 @dataclass(frozen=True)
 class StoredStage:
-    """One folder of the store: what it holds, what it was made from, and when it was last used."""
+    """A stage in the store: its folder, its digest, its inputs and when it was last used."""
 
     folder: Path
     digest: str
@@ -45,13 +45,13 @@ def stages(workspace: Workspace) -> list[StoredStage]:
             digest = stage_digest(workspace.root, content["files"])
             every.append(StoredStage(folder, digest, content["inputs"], folder.stat().st_mtime))
         except (OSError, ValueError, KeyError, TypeError):
-            # Not readable: never trusted by a run either, so the oldest of all.
+            # Not readable, so that no run uses it: treated as the oldest.
             every.append(StoredStage(folder, "", {}, 0.0))
     return [stage for stage in every if not stage.folder.name.startswith(".")]
 
 
 def stages_of_reports(workspace: Workspace, *, besides: str | None = None) -> set[Path]:
-    """The stages that every site's last report rests on, one site left out if asked."""
+    """The stages behind every site's last report, except those of one site."""
     roots: set[Path] = set()
     for file in workspace.sites.glob(f"*/latest/{RUN}"):
         if file.parents[1].name == besides:
@@ -61,12 +61,12 @@ def stages_of_reports(workspace: Workspace, *, besides: str | None = None) -> se
 
 
 def prune_stages(workspace: Workspace, days: int, kept: Set[Path]) -> int:
-    """Removes the network's stages that no report needs and nobody used for so many days; no run may be under way.
+    """Removes the network's stages that no report needs and that were not used for so many days, while no run goes on.
 
     Args:
-        workspace: Where they are.
-        days: How long a stage stays although nobody used it.
-        kept: Stages that stay: models in use were made for their patients.
+        workspace: The workspace.
+        days: How long an unused stage stays.
+        kept: Stages that stay, because models in use need them.
     """
     now, sites = time.time(), set(workspace.network().sites)
     keep = stages_of_reports(workspace) | kept
@@ -87,7 +87,7 @@ def _remove(stage: StoredStage) -> None:
 
 
 def _remove_half_built(workspace: Workspace) -> None:
-    """Removes what killed processes left of stages: whoever builds one holds its lock."""
+    """Removes unfinished stages of killed processes: a running one holds the stage's lock."""
     for leftover in workspace.store.glob("*/.*-*"):
         with suppress(Timeout), FileLock(leftover.with_name(f"{leftover.name.rpartition('-')[0]}.lock"), timeout=0):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -96,7 +96,7 @@ def _remove_half_built(workspace: Workspace) -> None:
 def stages_made_from(workspace: Workspace, site: str, kept: Set[Path]) -> list[StoredStage]:
     """Every stage that holds a site's rows or was made from them, of all its runs.
 
-    Two sites with the same rows share stages: what another site's report or models (`kept`) rest on is not among them.
+    Sites with the same rows share stages: those that another site's report or models (`kept`) need are left out.
     """
     elsewhere = stages_of_reports(workspace, besides=site) | kept
     every = [stage for stage in stages(workspace) if stage.folder not in elsewhere]
@@ -104,7 +104,7 @@ def stages_made_from(workspace: Workspace, site: str, kept: Set[Path]) -> list[S
 
 
 def _with_descendants(every: Sequence[StoredStage], first: Sequence[StoredStage]) -> list[StoredStage]:
-    """Some stages, and all that were made from them."""
+    """Some stages and all that were made from them."""
     followed = {stage.folder: stage for stage in first}
     while True:
         digests = {stage.digest for stage in followed.values()}
@@ -119,14 +119,14 @@ def _with_descendants(every: Sequence[StoredStage], first: Sequence[StoredStage]
 
 
 def _sites_in(stage: StoredStage) -> set[str]:
-    """The sites whose rows a stage of checked or encoded rows holds.
+    """The sites whose rows are in a stage of checked or encoded rows.
 
-    What a stage was made from may be pruned while the stage is kept: it must be known by its own rows too.
+    Read from the stage itself, because its inputs may have been pruned.
     """
     sites = set()
     with suppress(OSError, ValueError, KeyError):
         sites.add(str(json.loads((stage.folder / "validation.json").read_text(encoding="utf-8"))["site"]))
-    for name in (SOURCE, TARGET):
+    for name in (files.SOURCE, files.TARGET):
         with (
             suppress(OSError, ValueError, KeyError, EOFError, BadZipFile),
             PARSING,
@@ -137,7 +137,7 @@ def _sites_in(stage: StoredStage) -> set[str]:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """Every text in a plain JSON value."""
+    """All strings in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
@@ -164,9 +164,9 @@ def erase_files(workspace: Workspace, site: str, kept: Set[Path]) -> int:
 
 
 def rehearsals_of(workspace: Workspace, site: str) -> list[Path]:
-    """The folders of the rehearsals that a site played in: all their models were made from its rows too.
+    """The folders of the rehearsals that a site was part of: all their models learned from its rows.
 
-    Its file is not there any more where a later rehearsal went without it, or was killed while it wrote the files.
+    Stages are searched too, because a later rehearsal without the site, or a killed one, has removed its file.
     """
     return [
         folder

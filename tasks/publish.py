@@ -11,7 +11,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from tasks.audit import entries as ledger_entries
+from tasks.audit import read_entries
 from tasks.export import leaving_data
 from tasks.gather import SUMMARY, explain_referrals, gather, last_summary, rehearsal_sentences
 from tasks.registry import CARD_PAGE, PLAN_PAGE, champion_folder, champion_record
@@ -21,18 +21,7 @@ from tdrop.base import DataError, TdropError, Unavailable, whole, write_record
 from tdrop.data import write_patients
 from tdrop.evaluate import patients_table
 from tdrop.forecast import TrackRecord, track_record
-from tdrop.home import (
-    LETTER,
-    REFUSED,
-    REFUSED_EXTRACT,
-    TARGET,
-    Workspace,
-    load_cohort,
-    read_status,
-    replace_folder,
-    update_status_sentence,
-    write_private,
-)
+from tdrop.home import Workspace, files, load_cohort, read_status, replace_folder, update_status_sentence, write_private
 from tdrop.report import (
     IndexLine,
     ReportData,
@@ -49,7 +38,7 @@ from tdrop.report import (
 HALTED = "stopped.html"
 #: Files of the stages that a report folder holds beside the report.
 COPIED = {
-    "evaluation": ("evaluation.json", "labels.json", "label_problems.csv", REFUSED),
+    "evaluation": ("evaluation.json", "labels.json", "label_problems.csv", files.REFUSED),
     "shift": ("shift.json",),
     "matching": ("matching.json",),
     "choice": ("choice.json",),
@@ -160,7 +149,7 @@ def escape_markdown(text: str) -> str:
 def write_latest(workspace: Workspace, run: Run, data: ReportData) -> None:
     """Writes the site's `latest/`."""
     stages = run.stages.all()
-    cohort = load_cohort(run.stages.encoded.path / TARGET)
+    cohort = load_cohort(run.stages.encoded.path / files.TARGET)
     data = replace(data, moved_by=explain_referrals(workspace, run, data))
     with replace_folder(workspace.latest(run.site)) as folder:
         for stage, names in COPIED.items():
@@ -237,7 +226,7 @@ def publish_halt(workspace: Workspace, site: str) -> None:
     """Says on a site's own page that its last run was stopped or failed; the report before stays beside it."""
     folder, summary = workspace.latest(site), last_summary(workspace, site)
     shown, earlier = summary or _without_report(workspace, site), EARLIER if summary else ""
-    letter = workspace.site(site) / REFUSED_EXTRACT / LETTER
+    letter = workspace.site(site) / files.REFUSED_EXTRACT / files.LETTER
     halt = halt_of(read_status(workspace, site))
     if halt is None:
         return
@@ -255,6 +244,6 @@ def publish_halt(workspace: Workspace, site: str) -> None:
 def _track(workspace: Workspace) -> TrackRecord | None:
     """How often forecasts held; None where the ledger was changed, which says nothing any more."""
     try:
-        return track_record(ledger_entries(workspace))
+        return track_record(read_entries(workspace))
     except DataError:
         return None

@@ -1,4 +1,4 @@
-"""A new candidate by a site's own outcomes: one rung of the ladder, put on the champion or the candidate.
+"""A new candidate from a site's own outcomes: the champion (or the candidate), changed as the ladder recommends.
 
 Intercept, slope and effects of features are put on top of the model's risks. A refit and a model of the site's own
 replace the model.
@@ -68,22 +68,22 @@ LABELS, KNOWN = (f"tdrop.recalibration_{name}" for name in ("labels_digest", "la
 
 @dataclass(frozen=True)
 class RecalibrationResult:
-    """A recalibration that was registered, or the finding that none helps.
+    """A registered recalibration, or the result that none helps.
 
     Attributes:
         site: Name of the site.
-        version: The new version, now the candidate; None where the model stays as it is.
+        version: The new version, now the candidate; None if the model does not change.
         champion: The version that it was made from.
-        name: The rung, or what was done to classes or values; "as it is" where nothing helps.
+        name: The rung, or the change of classes or values; "as it is" if nothing helps.
         intercept: Added to the log odds of the champion's risks.
         slope: Multiplies them.
         labels: Known outcomes behind it.
-        log_loss_before: Of these patients under the champion.
-        log_loss_after: The same out of fold.
-        gain: What the rung gains in log loss, out of fold; of the best one where the model stays as it is.
+        log_loss_before: Log loss of the champion at these patients.
+        log_loss_after: The same after the change, out of fold.
+        gain: Gain in log loss, out of fold; that of the best rung if the model does not change.
         gain_low: Lower end of its interval over patients.
         gain_high: Upper end.
-        effects: By feature, what a standard deviation adds to the log odds; empty where features add nothing.
+        effects: By feature, what a standard deviation adds to the log odds; empty if features add nothing.
     """
 
     site: str
@@ -102,7 +102,7 @@ class RecalibrationResult:
 
 
 def label_file(workspace: Workspace, site: str, labels: str | None) -> Path:
-    """The label file given, or the one of the last audit; a UsageError says how to come by one."""
+    """The given label file, or that of the last audit; a UsageError says how to get one."""
     file = labels or stored_labels(workspace, site)
     if file is None:
         raise UsageError(
@@ -112,14 +112,14 @@ def label_file(workspace: Workspace, site: str, labels: str | None) -> Path:
 
 
 def read_outcomes(workspace: Workspace, site: str, file: Path, cohort: Cohort) -> KnownLabels:
-    """The outcomes of patients, and for how many each stands."""
+    """The outcomes of patients, with their weights."""
     resolved = workspace.resolve(site)
     labels = read_labels(file, resolved.contract, cohort.ids, **resolved.where, like=resolved.site)
     return weigh_labels(labels, resolved.contract, cohort, f"label file of '{site}'")[0]
 
 
 def _model_to_move(workspace: Workspace, site: str) -> tuple[Champion, ModelVersion]:
-    """The champion with its version, or the candidate where there is none; a sentence where there is neither."""
+    """The champion with its version, or else the candidate; a UsageError if there is neither."""
     version = version_at(workspace, site, CHAMPION)
     if version is not None:
         return find_champion(workspace, site), version
@@ -138,13 +138,13 @@ def _model_to_move(workspace: Workspace, site: str) -> tuple[Champion, ModelVers
 def recalibrate_site(
     workspace: Workspace, site: str, labels: str | None = None, rung: str | None = None
 ) -> RecalibrationResult:
-    """Puts a rung of the ladder on the champion and registers that as the candidate.
+    """Changes the champion by a rung of the ladder and registers the result as the candidate.
 
     Args:
-        workspace: Where the site is.
-        site: Its name.
-        labels: File of known outcomes; those of the last audit without it.
-        rung: One of RUNGS; without it the recommended one.
+        workspace: The workspace of the site.
+        site: Name of the site.
+        labels: File of known outcomes; None for those of the last audit.
+        rung: One of RUNGS; None for the recommended one.
     """
     if rung is not None and rung not in RUNGS:
         raise UsageError(f"there is no rung '{rung}'{did_you_mean(rung, RUNGS)}")
@@ -161,7 +161,7 @@ def recalibrate_site(
         raise DataError(f"no outcome of site '{site}' is known by that file; fill outcomes in, or give another file")
     digest = keyed_digest(workspace.root, file_digest(file))
     if rung is None and registered.tags.get(LABELS) == digest:
-        # These outcomes are in the model already: they can say nothing more about it.
+        # The model was changed by these outcomes already; they say nothing new about it.
         rung = AS_IT_IS
     change = _choose_change(workspace, site, (champion, those, served), known, rung)
     change = replace(change, leaves=_have_left(workspace, site, those, known))
@@ -188,18 +188,18 @@ def recalibrate_site(
 
 @dataclass(frozen=True)
 class _Change:
-    """What is done to a model.
+    """A change of a model.
 
     Attributes:
         name: The rung.
-        labels: Known outcomes behind it.
-        events: Of these with the outcome.
-        before: The model as it is.
-        rung: What is told of: the one that is taken, or the best where the model stays as it is.
-        line: What is put on the model's risks by these outcomes.
-        served: The same after what was put on them before, as it leaves; None for a model without any.
-        method: Name of a new model's method, and the model, where it replaces the old one.
-        leaves: Whether a report of these very outcomes has left, so that they tell nothing new.
+        labels: Number of known outcomes behind it.
+        events: How many of these patients had the outcome.
+        before: The unchanged model.
+        rung: The rung that is reported: the one that is taken, or the best if the model does not change.
+        line: The recalibration by these outcomes.
+        served: The same joined with earlier recalibrations, rounded as it may leave; None for a model without any.
+        method: Name of a new model's method, and the model, if it replaces the old one.
+        leaves: Whether a report on exactly these outcomes has left already.
     """
 
     name: str
@@ -214,7 +214,7 @@ class _Change:
 
 
 def _have_left(workspace: Workspace, site: str, those: ChampionPatients, known: KnownLabels) -> bool:
-    """Whether outcomes are those of the last report, and that has left: of an outcome more nothing else may leave."""
+    """Whether these are the outcomes of the last report and that has left; with one outcome more nothing may leave."""
     run = last_run(workspace, site)
     if run.stages.encoded.digest != those.encoded.digest:
         return False
@@ -230,7 +230,7 @@ def _choose_change(
     known: KnownLabels,
     name: str | None,
 ) -> _Change:
-    """Compares the rungs on the known outcomes, and fits the one asked for or recommended to all of them."""
+    """Compares the rungs on the known outcomes, and fits the requested or recommended one to all of them."""
     champion, those, served = made
     summary, policy = served.summarise(those.target), workspace.resolve(site).policy
     if summary.task != "binary":
@@ -243,7 +243,7 @@ def _choose_change(
             ladder, ladder.recommended, line, disclose_line(line.after(served.recalibration), policy)
         )
     outcomes, weights = weighed_outcomes(read_list(workspace, site), champion.described.digests.target, known)
-    # A verdict of stop makes no candidate, so no champion comes from a site that was stopped.
+    # A champion never comes from a stopped site: the verdict stop makes no candidate.
     prior = recalibration_prior(workspace, site, stopped=False)
     scale, methods = FeatureScale.from_source(those.source), _refit_methods(workspace, site, champion, those)
     X = scale.apply(those.target.X)
@@ -278,7 +278,7 @@ def _describe_change(
 
 
 def _require_fitted(site: str, ladder: Ladder, name: str, champion: Champion) -> None:
-    """Refuses a rung that could not be fitted, with the reason."""
+    """Raises a UsageError with the reason if a rung could not be fitted."""
     rung = next((one for one in ladder.rungs if one.name == name), None)
     if rung is None:
         raise UsageError(
@@ -290,7 +290,7 @@ def _require_fitted(site: str, ladder: Ladder, name: str, champion: Champion) ->
 
 
 def _refit_methods(workspace: Workspace, site: str, champion: Champion, those: ChampionPatients) -> list[Method]:
-    """What new models are fitted with: as the champion's run chose; nothing where that is not the last run."""
+    """The methods of new models, as the champion's run chose them; empty if that is not the last run."""
     run = last_run(workspace, site)
     return methods_to_refit(run, len(those.source)) if run.stages.encoded.digest == those.encoded.digest else []
 
@@ -307,7 +307,7 @@ def _fit_model(
 
 
 def _move_kind(known: KnownLabels, predicted: NDArray[Any], task: Task) -> tuple[Ladder, CalibrationLine]:
-    """What helps several classes' probabilities, or values, as a ladder of what was tried."""
+    """The adjustments of class probabilities or values that were tried, as a ladder, and the best one."""
     suggested = suggest_for_kind(known.y, predicted, task)
     taken = next((one for one in suggested.adjustments if one.name == suggested.helps), suggested.adjustments[0])
     rungs = [Rung(one.name, one.log_loss, None, one.gain, one.gain_low, one.gain_high) for one in suggested.adjustments]
@@ -317,7 +317,7 @@ def _move_kind(known: KnownLabels, predicted: NDArray[Any], task: Task) -> tuple
 def _register(
     workspace: Workspace, site: str, moved: tuple[Champion, ModelVersion], change: _Change, labels: str
 ) -> str:
-    """Registers the changed model, or finds the version where that was done; makes it the candidate."""
+    """Registers the changed model, unless a version has it already, and makes it the candidate."""
     client, resolved, (champion, registered) = connect(workspace), workspace.resolve(site), moved
     lineage = {
         RECALIBRATED_FROM: champion.version,
@@ -346,7 +346,7 @@ def _record(
     lineage: dict[str, str],
     folder: Path,
 ) -> SiteRecord:
-    """What MLflow is told: the model's files with the change, and its own tags with the lineage."""
+    """The record for MLflow: the changed model's files, its tags and where it comes from."""
     shutil.copytree(champion.folder, folder)
     described = replace(champion.described, recalibration=change.served)
     if change.method is not None:
@@ -374,7 +374,7 @@ def _record(
 
 
 def _leaving_numbers(change: _Change, threshold: int) -> dict[str, float]:
-    """Log loss out of fold, before and after, and the gain with its interval, where a report left and not of few."""
+    """Log losses and gain out of fold; empty unless a report on these outcomes left and no count is small."""
     if threshold and not change.leaves:
         return {}
     kinds = (change.events, change.labels - change.events)

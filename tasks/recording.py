@@ -1,7 +1,7 @@
-"""What a run leaves in MLflow: per site a parent run, per method a child run, the chosen model as candidate.
+"""Records runs in MLflow: per site a parent run, per method a child run, and the chosen model as candidate.
 
-What is logged has passed disclosure. Saved views compare the sites, and the methods of each site: MLflow offers them
-under an experiment's Views and keeps them as tags of the experiment, with a name, its times, and the table as JSON.
+All that is logged has passed disclosure. Saved views compare the sites, and the methods of each site: MLflow shows them
+under an experiment's Views and stores them as tags of the experiment.
 """
 
 from __future__ import annotations
@@ -27,19 +27,18 @@ if TYPE_CHECKING:
 BATCH = 1000
 #: Characters of a digest that MLflow keeps of a dataset.
 DIGEST = 32
-#: Tag that names a record by its content, so that a repeated recording is recognised instead of doubled.
+#: Tag with a digest of the record, by which a repeated record is recognised.
 RECORD_KEY = "tdrop.record"
 #: Tag that MLflow shows as a run's description.
 DESCRIPTION = "mlflow.note.content"
 #: Tag of a method's run that says where its model is, or why it has none.
 MODEL_TAG = "model"
-#: MLflow looks for a dataset and then adds it: of two sites that name a new source at once, one is refused and
-#: succeeds when it tries again.
+#: If two sites add the same new dataset at once, MLflow refuses one, which succeeds when it tries again.
 DATASET_TRIES = 3
-#: What MLflow's page puts before a saved view's key.
+#: Prefix of the tag that holds a saved view.
 SAVED_VIEW = "mlflow.sharedViewState."
-#: Columns of one site's methods and their widths, in the order a reader asks: was it chosen, does it know its errors,
-#: does it rank patients, what spoke for it beforehand. A width that holds the whole heading.
+#: Columns of the view of one site's methods, and their widths, which hold the whole heading. In order of interest: was
+#: the method chosen, does it know its errors, does it rank patients, and why was it chosen.
 METHOD_COLUMNS: Mapping[str, int] = {
     "tags.`chosen`": 80,
     "metrics.`error_auroc_sd`": 130,
@@ -48,7 +47,7 @@ METHOD_COLUMNS: Mapping[str, int] = {
     "metrics.`referred`": 85,
     "metrics.`choice/weighted_log_loss`": 200,
 }
-#: Columns of the sites side by side.
+#: Columns of the view of all sites.
 SITE_COLUMNS: Mapping[str, int] = {
     "tags.`verdict`": 80,
     "tags.`chosen`": 170,
@@ -59,7 +58,7 @@ SITE_COLUMNS: Mapping[str, int] = {
     "metrics.`rows/used`": 90,
     "metrics.`shift/domain_auroc`": 155,
 }
-#: What the views' charts draw as bars, and the pair that they draw against each other.
+#: Metrics that the views draw as bars, and the pair in a scatter plot.
 CHARTS = ("error_auroc_sd", "auroc", "log_loss")
 PAIR = ("auroc", "error_auroc_sd")
 #: Tag with the colour of a run in MLflow's charts.
@@ -69,9 +68,9 @@ ALL_SITES = "compare-sites"
 
 
 def record_site(workspace: Workspace, record: SiteRecord) -> str:
-    """Writes a site's record to MLflow and returns the parent run's id; a finished record is not written again.
+    """Writes a site's record to MLflow, unless it is there already; returns the id of the parent run.
 
-    Either way the site's candidate is then the model of this record, or nothing when the verdict is stop.
+    The site's candidate is then the model of this record, or none if the verdict is stop.
     """
     client, experiment = connect(workspace), experiment_id(workspace, record.tags["contract"])
     key = digest_of([record.site, record.tags, record.params, record.metrics, [m.metrics for m in record.methods]])
@@ -97,7 +96,7 @@ def record_recalibration(workspace: Workspace, record: SiteRecord) -> str:
 
 
 def _find_record(client: MlflowClient, experiment: str, key: str, record: SiteRecord) -> tuple[str, str | None] | None:
-    """The run and the model version of a finished record with this key; None when there is none, or not its model."""
+    """The run and the model version of a finished record with this key; None if run or version is missing."""
     for run in client.search_runs([experiment], f"tags.`{RECORD_KEY}` = '{key}' AND attributes.status = 'FINISHED'"):
         version = None if record.candidate is None else same_model(client, record)
         if version is not None or record.candidate is None:
@@ -106,7 +105,7 @@ def _find_record(client: MlflowClient, experiment: str, key: str, record: SiteRe
 
 
 def _write_record(workspace: Workspace, experiment: str, key: str, record: SiteRecord) -> tuple[str, str | None]:
-    """Writes a record; returns its run, and the version of its model where one was registered."""
+    """Writes a record; returns its run, and the version of its model or None."""
     import mlflow
 
     client, version = connect(workspace), None
@@ -125,17 +124,17 @@ def _write_record(workspace: Workspace, experiment: str, key: str, record: SiteR
 def _write_method(
     workspace: Workspace, experiment: str, parent: str, record: SiteRecord, method: MethodRecord
 ) -> str | None:
-    """Writes a method's run; returns the version of its model where it is the candidate."""
+    """Writes a method's run; returns the version of its model if the method was chosen."""
     import mlflow
 
     client = connect(workspace)
     chosen = method.method == record.chosen
     tags = {**record.tags, "kind": "method", "method": method.method, "chosen": str(chosen).lower(), PARENT: parent}
     tags |= {DESCRIPTION: record.about_method(method.method), COLOUR: figures.look(method.method).colour}
-    # A run's name is the first column, which no window cuts off.
+    # The name is the first column, which is always visible.
     name = f"chosen: {method.method}" if chosen else method.method
     with recorded_run(client, experiment, name, tags, method.seconds) as run_id:
-        # Before the model, which takes the settings over.
+        # Before the model, which copies the settings.
         mlflow.log_params(method.params)
         log_datasets(client, run_id, record.datasets)
         model = _log_or_find_model(client, experiment, run_id, record, method)
@@ -151,9 +150,9 @@ def _write_method(
 def _log_or_find_model(
     client: MlflowClient, experiment: str, run_id: str, record: SiteRecord, method: MethodRecord
 ) -> Any | None:
-    """Logs a method's model, or finds the same of a run before; None, and a tag that says why, where none may be used.
+    """Logs a method's model, or finds that of an earlier run; None, with a tag that says why, if none may be used.
 
-    A model of an earlier run is an input of this run: it goes when the run that made it goes.
+    A model of an earlier run becomes an input of this run, and is deleted with the earlier one.
     """
     from mlflow.entities import LoggedModelInput
 
@@ -174,9 +173,9 @@ def _log_or_find_model(
 def recorded_run(
     client: MlflowClient, experiment: str, name: str, tags: Mapping[str, str], seconds: float | None = None
 ) -> Iterator[str]:
-    """MLflow's active run, nested in another's block; when the block raises it is deleted: the next try starts anew.
+    """An active run in MLflow, a child of the run of an outer block; deleted if the block raises.
 
-    With `seconds` that is how long it is said to have taken: its fits, which were over before it was written.
+    `seconds` becomes its duration: that of the fits, which ended before the run was written.
     """
     import mlflow
 
@@ -187,7 +186,7 @@ def recorded_run(
         with mlflow.start_run(run_id=run_id, nested=True, log_system_metrics=False):
             yield run_id
     except BaseException:
-        # What went wrong is worth more than that MLflow could not delete the run.
+        # The first error matters more than that MLflow could not delete the run.
         with suppress(Exception):
             client.delete_run(run_id)
         raise
@@ -196,7 +195,7 @@ def recorded_run(
 
 
 def _log_metrics(method: MethodRecord, datasets: Mapping[str, tuple[str, str]], model: str | None) -> None:
-    """Logs a method's numbers, each with the model that it is about and the extract that it was measured on."""
+    """Logs a method's metrics with its model and the extract on which they were measured."""
     import mlflow
 
     for role, (name, digest) in datasets.items():
@@ -205,7 +204,7 @@ def _log_metrics(method: MethodRecord, datasets: Mapping[str, tuple[str, str]], 
 
 
 def _log_curve(client: MlflowClient, run_id: str, history: Sequence[Mapping[str, float | None]]) -> None:
-    """Logs the training curve by step, in as few calls as MLflow allows."""
+    """Logs the training curve by step, in few calls."""
     from mlflow.entities import Metric
 
     stamp = int(time.time() * 1000)
@@ -220,7 +219,7 @@ def _log_curve(client: MlflowClient, run_id: str, history: Sequence[Mapping[str,
 
 
 def log_datasets(client: MlflowClient, run_id: str, datasets: Mapping[str, tuple[str, str]]) -> None:
-    """Logs names and digests of the extracts, never their contents or where they lie."""
+    """Logs names and digests of the extracts, never their content or location."""
     from mlflow.entities import DatasetInput, InputTag
 
     inputs = [
@@ -249,7 +248,7 @@ def view_key(site: str) -> str:
 def save_views(client: MlflowClient, experiment: str, site: str, parent: str, *, labelled: bool) -> None:
     """Saves the views of one site's methods and of all sites.
 
-    Methods stand with the best by error AUROC first, or by the criterion of choice where no outcome is known.
+    Methods are sorted by error AUROC, or without outcomes by the criterion of the choice.
     """
     best = "metrics.`error_auroc_sd`" if labelled else "metrics.`choice/weighted_log_loss`"
     views = {
@@ -279,7 +278,7 @@ def save_views(client: MlflowClient, experiment: str, site: str, parent: str, *,
 
 
 def _charts(title: str) -> dict[str, Any]:
-    """The part of a view's state that holds its charts, in a section that stands before those MLflow makes itself."""
+    """The charts of a view, in a section before MLflow's own."""
     common = {"metricSectionId": "tdrop", "runsCountToCompare": 20, "deleted": False, "isGenerated": False}
     bars = [{"uuid": f"tdrop-{metric}", "type": "BAR", "metricKey": metric, **common} for metric in CHARTS]
     across, up = ({"key": metric, "type": "METRIC"} for metric in PAIR)
@@ -293,6 +292,6 @@ def _charts(title: str) -> dict[str, Any]:
 
 
 def view_address(tracking: str, experiment: str, key: str = ALL_SITES) -> str:
-    """Where MLflow's page opens a saved view, among the runs of machine learning and not of language models."""
+    """The address of a saved view on MLflow's page, in its machine learning part."""
     query = urlencode({"workflowType": "machine_learning", "viewStateShareKey": key})
     return f"{tracking}/#/experiments/{experiment}/runs?{query}"

@@ -1,6 +1,6 @@
-"""Which model a site uses: a run registers a candidate, a person makes it the champion. What is old is deleted.
+"""Which model a site uses: a run registers a candidate, a person makes it the champion. Deletes old runs.
 
-A champion on this machine comes with the patients that it learned from and was made for.
+Beside a champion, this machine has the patients that it learned from and was made for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tasks.tracking import (
     version_at,
 )
 from tdrop.base import Cohort, Damaged, Mask, Unavailable, UsageError, read_record
-from tdrop.home import SOURCE, TARGET, Ref, Workspace, load_pair, now
+from tdrop.home import Ref, Workspace, files, load_pair, now
 from tdrop.served import (
     BEFORE,
     BY,
@@ -66,7 +66,7 @@ def promote_candidate(workspace: Workspace, site: str, *, by: str, note: str) ->
         raise UsageError("the name and the note of a promotion must be plain text; leave out control characters")
     champion = version_at(workspace, site, CHAMPION)
     recalibrated = champion is not None and candidate.tags.get(RECALIBRATED_FROM) == str(champion.version)
-    # A report whose record failed stands beside an older candidate, which nobody has read about.
+    # If recording failed, the candidate is older than the report, and nobody has read about it.
     if not recalibrated and candidate.tags.get(MODELS_DIGEST) != last_run(workspace, site).stages.models.digest:
         raise UsageError(
             f"the candidate of site '{site}' is not the model of its last report; run `tdrop transfer {site}` again, "
@@ -81,7 +81,7 @@ def promote_candidate(workspace: Workspace, site: str, *, by: str, note: str) ->
 
 
 def restore_champion(workspace: Workspace, site: str) -> Promotion:
-    """Makes the champion before this one the champion again."""
+    """Makes the previous champion the champion again."""
     workspace.network().target(site)
     champion = version_at(workspace, site, CHAMPION)
     before = None if champion is None else champion.tags.get(BEFORE)
@@ -99,13 +99,13 @@ def _use(workspace: Workspace, site: str, version: Any) -> Promotion:
 
 
 def require_sealed(workspace: Workspace, registered: ModelVersion) -> None:
-    """Refuses a version that nobody promoted, or of which one byte is not as it was promoted, here or in MLflow."""
+    """Raises if nobody promoted a version, or if a byte of it changed since, here or in MLflow."""
     copy = copy_of(workspace, registered)
     copy.require(promoted_seal(copy.which, registered.tags))
 
 
 def require_promoted(workspace: Workspace, site: str) -> ModelVersion:
-    """The site's champion, every byte of it as a person promoted it; a sentence refuses any other."""
+    """The site's champion, after checking that every byte is as promoted; raises otherwise."""
     workspace.network().target(site)
     version = version_at(workspace, site, CHAMPION)
     if version is None:
@@ -116,18 +116,18 @@ def require_promoted(workspace: Workspace, site: str) -> ModelVersion:
 
 
 def refuse_altered_champion(workspace: Workspace, site: str) -> None:
-    """Lets nothing more be said about a site whose champion is not as promoted; one without a champion goes on."""
+    """Raises if the site's champion is not as promoted; a site without a champion passes."""
     try:
         if version_at(workspace, site, CHAMPION) is not None:
             require_promoted(workspace, site)
     except Unavailable as error:
-        # A record out of reach costs the record, never the report.
+        # If MLflow is out of reach, the report is made all the same.
         if isinstance(error, Damaged):
             raise
 
 
 def champion_record(workspace: Workspace, site: str) -> Promotion | None:
-    """The site's promotion in force, or None."""
+    """The promotion of the site's champion, or None."""
     version = version_at(workspace, site, CHAMPION)
     if version is None:
         return None
@@ -140,18 +140,18 @@ CARD_PAGE, PLAN_PAGE = "model_card.html", "change_plan.html"
 
 
 def champion_folder(workspace: Workspace, site: str, version: str) -> Path:
-    """Where the model card and the change plan of one version are."""
+    """The folder with the model card and the change plan of a version."""
     return workspace.site(site) / "champions" / f"version-{version}"
 
 
 @dataclass(frozen=True)
 class Champion:
-    """A promoted model on disk, with what it was made from.
+    """A promoted model on disk.
 
     Attributes:
         folder: Its sealed copy.
         version: Its number in MLflow.
-        described: What stands beside it.
+        described: Its description: what it was made from.
         promoted: When a person promoted it (ISO 8601, UTC).
     """
 
@@ -173,9 +173,9 @@ class ChampionPatients:
     """The patients that a champion was made for and those it learned from, kept on this machine.
 
     Attributes:
-        encoded: Their stage.
-        source: Whom it learned from.
-        target: Whom it was made for.
+        encoded: The stage of both.
+        source: The patients that it learned from.
+        target: The patients that it was made for.
     """
 
     encoded: Ref
@@ -183,27 +183,27 @@ class ChampionPatients:
     target: Cohort
 
     def kind(self, workspace: Workspace) -> Kind:
-        """What tells the two apart best."""
+        """The kind of classifier that separates source and target best."""
         fitted = load_propensity(fitted_propensity(workspace, self.encoded))
         return "logistic" if fitted is None else fitted.kind
 
     def unlike(self, workspace: Workspace, batch: Cohort) -> Mask | None:
-        """Who of a batch is unlike anyone the model learned from (rows,), or None where nobody can say."""
+        """Who of a batch is unlike anyone the model learned from (rows,); None without a propensity."""
         fitted = load_propensity(fitted_propensity(workspace, self.encoded))
         return None if fitted is None else unlike_newcomers(batch, self.source, self.target, fitted)
 
 
 def made_for(workspace: Workspace, champion: Champion) -> ChampionPatients | None:
-    """Whom a champion was made for; None where they are not on this machine."""
+    """The patients that a champion was made for; None if they are not on this machine."""
     described = champion.described
     encoded = Ref("encoded", described.encoded, described.digests.encoded, str(workspace.store))
-    if not all((encoded.path / name).is_file() for name in (SOURCE, TARGET)):
+    if not all((encoded.path / name).is_file() for name in (files.SOURCE, files.TARGET)):
         return None
     return ChampionPatients(encoded, *load_pair(encoded.path))
 
 
 def versions_in_use(workspace: Workspace) -> list[ModelVersion]:
-    """The versions that may still be used: every site's candidate, its champion, and the champions before that one."""
+    """The versions that may still be used: every site's candidate, its champion and earlier champions."""
     import mlflow
 
     connect(workspace)
@@ -221,11 +221,11 @@ def versions_in_use(workspace: Workspace) -> list[ModelVersion]:
 
 
 def stages_of_versions(workspace: Workspace, *, besides: str | None = None) -> set[Path]:
-    """The encoded patients that those versions were made for: new patients are compared with them.
+    """The stages of encoded patients that those versions need: new patients are compared with them.
 
     Args:
-        workspace: Where to read.
-        besides: A site whose own versions do not count.
+        workspace: The workspace.
+        besides: A site whose versions do not count.
     """
     others = [
         version for version in versions_in_use(workspace) if besides is None or version.name != model_name(besides)
@@ -236,8 +236,8 @@ def stages_of_versions(workspace: Workspace, *, besides: str | None = None) -> s
 def delete_old_runs(workspace: Workspace, days: int) -> int:
     """Deletes runs that ended so many days ago; returns how many.
 
-    Kept whatever their age: the newest finished record of every site, the newest rehearsal, and every run whose model
-    is a champion, a candidate, or one that a rollback could go back to.
+    Never deletes the newest finished record of a site, the newest rehearsal, or a run whose model is a champion, a
+    candidate or an earlier champion.
     """
     from tasks.prune import DAY_SECONDS
 
@@ -247,10 +247,10 @@ def delete_old_runs(workspace: Workspace, days: int) -> int:
     runs = [run for run in _runs(workspace, names) if _sites_of(run) & set(network.sites)]
     protected = {version.run_id for version in versions_in_use(workspace)} | _newest(runs)
     limit = (time.time() - days * DAY_SECONDS) * 1000
-    # One that is under way has no end yet; a day later its process was killed.
+    # A run without an end still goes on, unless it started more than a day ago: then its process was killed.
     killed = (time.time() - DAY_SECONDS) * 1000
     parents = {run.info.run_id: run.data.tags.get(PARENT, run.info.run_id) for run in runs}
-    # A record is kept or deleted as a whole: the site's run with its methods' runs.
+    # A site's run and the runs of its methods are kept or deleted together.
     kept = {parents.get(run_id, run_id) for run_id in protected}
     old = [
         run
@@ -264,7 +264,7 @@ def delete_old_runs(workspace: Workspace, days: int) -> int:
 
 
 def delete_site_runs(workspace: Workspace, site: str) -> int:
-    """Deletes a site's registered model, all its runs and the rehearsals that it played in; returns how many runs."""
+    """Deletes a site's registered model, all its runs and the rehearsals that it was part of; returns how many runs."""
     from tasks.recording import SAVED_VIEW, view_key
 
     client = connect(workspace)
@@ -274,14 +274,14 @@ def delete_site_runs(workspace: Workspace, site: str) -> int:
     for experiment in client.search_experiments(filter_string=EXPERIMENTS):
         if view in experiment.tags:
             client.delete_experiment_tag(experiment.experiment_id, view)
-    # Every model of a rehearsal was made from the rows of all who played in it.
+    # Every model of a rehearsal learned from the rows of all its sites.
     runs = [run for run in _runs(workspace, every=True) if site in _sites_of(run)]
     _delete(workspace, runs)
     return len(runs)
 
 
 def _runs(workspace: Workspace, names: Set[str] | None = None, *, every: bool = False) -> list[Any]:
-    """Runs of all experiments, or of those with these names; `every` one, also those marked as deleted."""
+    """Runs of all experiments, or of those with these names; with `every` also runs marked as deleted."""
     import mlflow
     from mlflow.entities import ViewType
 
@@ -291,12 +291,12 @@ def _runs(workspace: Workspace, names: Set[str] | None = None, *, every: bool = 
         if names is None or experiment.name in names
     ]
     which = ViewType.ALL if every else ViewType.ACTIVE_ONLY
-    # Without an experiment there is nothing to search, and MLflow would take the active one.
+    # Without experiments MLflow would search the active one.
     return mlflow.search_runs(experiments, run_view_type=which, output_format="list") if experiments else []
 
 
 def _sites_of(run: Any) -> set[str]:
-    """The site that a run is of, and those that played in the rehearsal that it is of."""
+    """The sites that a run is about: its own, or all those of a rehearsal."""
     tags = run.data.tags
     return {tags.get("site", ""), *tags.get(PLAYED, "").split()} - {""}
 

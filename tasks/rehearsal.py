@@ -1,7 +1,7 @@
-"""What a rehearsal leaves in MLflow: one run per rehearsal, and below it one run per site that played.
+"""Records a rehearsal in MLflow: one run per rehearsal, and below it one run per site.
 
-The numbers are those of the record that each site's run left in the rehearsal's own MLflow, after disclosure: what was
-withheld there is not told here either.
+The numbers are those that each site's run recorded in the rehearsal's own MLflow, after disclosure: what was withheld
+there is withheld here.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ SITE_TAGS = ("source", "contract", "contract_version", "data_digest", MODELS_DIG
 
 @dataclass(frozen=True)
 class PlayedRecord:
-    """What MLflow is told of one site that played.
+    """The record of one site of a rehearsal.
 
     Attributes:
         site: Its name.
-        tags: Among them the verdict, what was chosen and what would have been best.
-        metrics: Forecast, observed and lost by the choice; empty where the site's own record has no numbers.
+        tags: Tags, with the verdict, the chosen method and the best one.
+        metrics: Forecast and observed numbers, and what the choice lost; empty if the site's own record has none.
     """
 
     site: str
@@ -46,7 +46,7 @@ class PlayedRecord:
 
 
 def played_records(played: Workspace, rehearsal: Rehearsal) -> list[PlayedRecord]:
-    """What may be told of every site, read where the rehearsal was played."""
+    """The records of all sites, read from the rehearsal's workspace."""
     return [_played_record(played, site) for site in rehearsal.sites]
 
 
@@ -71,7 +71,7 @@ def _played_record(played: Workspace, site: RehearsedSite) -> PlayedRecord:
 
 
 def _lost_and_left(site: RehearsedSite, evaluation: Evaluation, known: Mapping[str, float]) -> dict[str, float]:
-    """What the site's own record lacks: the best in hindsight, what the choice lost, how far off the forecast was."""
+    """Numbers that the site's own record lacks: the best method's, the choice's regret, the forecast's error."""
     first, left = OUTCOME_KINDS[site.task].headline, OUTCOME_KINDS[site.task].error_left
     best = evaluation.value(site.best, first)
     expected = known.get(f"forecast/{first}")
@@ -88,13 +88,13 @@ def _lost_and_left(site: RehearsedSite, evaluation: Evaluation, known: Mapping[s
 def record_rehearsal(
     workspace: Workspace, rehearsal: Rehearsal, sites: Sequence[PlayedRecord], names: Sequence[str]
 ) -> None:
-    """Writes a rehearsal to MLflow; one that found the same as an earlier one is not written again.
+    """Writes a rehearsal to MLflow, unless an earlier one has the same results.
 
     Args:
-        workspace: Whose MLflow it is written to.
-        rehearsal: What came of it.
-        sites: What may be told of the sites with a result.
-        names: Of all sites that played, with a result or without.
+        workspace: The workspace whose MLflow it is written to.
+        rehearsal: The result.
+        sites: The records of the sites with a result.
+        names: Names of all its sites, with a result or without.
     """
     import mlflow
 
@@ -115,14 +115,14 @@ def record_rehearsal(
 def _about(rehearsal: Rehearsal) -> str:
     patients = "simulated patients" if rehearsal.simulated else "patients"
     return (
-        f"Rehearsal of table {rehearsal.table} ({patients}): every labelled site played the new one with its outcomes "
+        f"Rehearsal of table {rehearsal.table} ({patients}): every labelled site was treated as new, with its outcomes "
         "locked. Each is a run below this one: `forecast/` was expected before its outcomes were opened, plain names "
         "are what they showed, `rehearsal/` compares the two."
     )
 
 
 def _overall(rehearsal: Rehearsal, sites: Sequence[PlayedRecord]) -> dict[str, float]:
-    """Over the sites with numbers: how many forecasts held, how far off they were, what choosing lost."""
+    """Over the sites with numbers: how many forecasts were right, their errors, and the regret of the choice."""
     numbers: dict[str, Any] = {"sites": len(sites), "failed": len(rehearsal.failed)}
     numbers["inside"] = sum(site.metrics.get("rehearsal/inside", 0.0) for site in sites)
     for name in ("off", "regret"):

@@ -1,4 +1,4 @@
-"""Publishes a site's report, records it in MLflow, and leaves one page in Prefect."""
+"""Publishes a site's report, records it in MLflow, and creates one page in Prefect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tdrop.home import Workspace
 
 
 def create_page(site: str, name: str, page: str) -> None:
-    """Leaves a page of Markdown in the current run; everything on it has passed disclosure."""
+    """Creates a page of Markdown in the current flow run; everything on it has passed disclosure."""
     key = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in f"{site}-{name}".lower())
     create_markdown_artifact(page, key=key.strip("-"), description=f"{name}, site {site}")
 
@@ -25,7 +25,7 @@ def create_page(site: str, name: str, page: str) -> None:
 @task(task_run_name="report {run.site}", cache_policy=NO_CACHE)
 @sanitize_errors
 def publish_report(workspace: Workspace, run: Run, folder: str) -> Written:
-    """Writes the site's `latest/` and the files of its record; leaves the summary in Prefect."""
+    """Writes the site's `latest/` and the files of its record, and a summary page in Prefect."""
     written = write_report(workspace, run, Path(folder))
     create_page(run.site, "summary", written.page)
     return written

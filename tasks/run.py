@@ -1,4 +1,4 @@
-"""What one transfer left: references to its stages, enough to report again."""
+"""The result of one transfer: references to its stages, from which the report can be made again."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tdrop.base import DataError, Summary, UsageError, read_record
 from tdrop.choose import Choice, Trial
 from tdrop.contracts import Contract
 from tdrop.evaluate import Evaluation
-from tdrop.home import PREDICTIONS, RISKS, Ref, Workspace, load_summary
+from tdrop.home import Ref, Workspace, files, load_summary
 from tdrop.methods import method_names
 from tdrop.shift import Shift
 
 RUN = "run.json"
-#: The report before, beside the page that says why there is no newer one.
+#: The previous report, beside the page that says why there is no newer one.
 EARLIER = "earlier_report.html"
-#: Interval levels kept of every prediction: the paper sweeps 50 to 99%.
+#: Levels of the stored intervals of every prediction; the paper's range is 50 to 99%.
 SWEEP = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 
 
@@ -43,21 +43,21 @@ class Stages:
     audit: Ref | None = None
 
     def all(self) -> dict[str, Ref]:
-        """Those that there are, by name."""
+        """The existing stages by name."""
         stages = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: ref for name, ref in stages.items() if ref is not None}
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What training left, by method.
+    """The results of training, by method.
 
     Attributes:
         trials: Every trial.
         picked: The trial whose settings were refitted.
         fits: One fit per seed.
-        folds: Out-of-fold scores, where the criterion needs them.
-        ablations: Of methods that used the target's unlabelled patients, the first seed's fit without them.
+        folds: Out-of-fold scores, if the criterion needs them.
+        ablations: For methods that used the target's unlabelled patients, the first seed's fit without them.
         failed: Methods that failed, with a sentence each.
     """
 
@@ -69,15 +69,15 @@ class Trained:
     failed: dict[str, str] = field(default_factory=dict)
 
     def folds_with_risks(self) -> dict[str, Ref]:
-        """By method that was fitted, the stage with its out-of-fold risks, where these were kept."""
+        """By fitted method, the stage with its out-of-fold risks, if these were stored."""
         return {
             method: self.folds[method]
             for method in self.fits
-            if method in self.folds and (self.folds[method].path / RISKS).is_file()
+            if method in self.folds and (self.folds[method].path / files.RISKS).is_file()
         }
 
     def in_order(self) -> Trained:
-        """The same with methods in the paper's order, in which a report shows them; a file has them by the alphabet."""
+        """The same with methods in the paper's order, as reports show them; files have alphabetical order."""
         order = {method: number for number, method in enumerate(method_names())}
         return Trained(
             **{
@@ -93,9 +93,9 @@ class Run:
 
     Attributes:
         site: Name of the target site.
-        settings: As the run was started.
-        trained: What training left.
-        stages: Every other stage.
+        settings: The settings of the run.
+        trained: The results of training.
+        stages: All other stages.
     """
 
     site: str
@@ -115,34 +115,34 @@ class Run:
 
     @cached_property
     def shift(self) -> Shift:
-        """How far the patients are from the source's, as judged before any outcome was read."""
+        """The shift between source and target patients, as judged before any outcome was read."""
         return self.stages.shift.record(Shift, "shift.json")
 
     @cached_property
     def evaluation(self) -> Evaluation:
-        """How every method did."""
+        """The evaluation of every method."""
         return Evaluation.from_dict(self.stages.evaluation.json("evaluation.json"))
 
     @cached_property
     def predictions(self) -> Summary:
-        """What the chosen method's first seed, which patients are told, predicts for them."""
-        return load_summary(self.trained.fits[self.chosen][0].path / PREDICTIONS)
+        """The predictions of the chosen method's first seed, which are those that patients get."""
+        return load_summary(self.trained.fits[self.chosen][0].path / files.PREDICTIONS)
 
     @property
     def folds(self) -> dict[str, Ref]:
-        """By method, the stage with its out-of-fold risks, where these were kept."""
+        """By method, the stage with its out-of-fold risks, if these were stored."""
         return self.trained.folds_with_risks()
 
     def tolerance(self, contract: Contract) -> float:
-        """By how much a prediction of a continuous outcome may be off before it counts as an error; 0 for others."""
+        """Largest error of a predicted continuous value that does not count as wrong; 0 for other outcomes."""
         return picked_tolerance(self.trained, self.chosen, contract)
 
     def with_evaluation(self, evaluation: Ref, audit: Ref | None) -> Run:
-        """The same models, evaluated anew."""
+        """The same run with a new evaluation."""
         return replace(self, stages=replace(self.stages, evaluation=evaluation, audit=audit))
 
     def refs(self) -> Iterator[Ref]:
-        """Every stage that the run rests on."""
+        """Every stage of the run."""
         yield from self.stages.all().values()
         yield from self.trained.folds.values()
         yield from self.trained.ablations.values()
@@ -150,7 +150,7 @@ class Run:
             yield from fits
 
     def below(self, store: Path) -> Run:
-        """The same run with its stages in the store given; what was written down does not say where that is."""
+        """The same run with its stages in this store; files do not say where the store is."""
 
         def stored(ref: Ref) -> Ref:
             return replace(ref, store=str(store))
@@ -172,13 +172,13 @@ def picked_tolerance(trained: Trained, chosen: str, contract: Contract) -> float
 
 
 def read_run(workspace: Workspace, file: Path) -> Run:
-    """The run that a report's folder tells of."""
+    """Reads a run from its file."""
     run = read_record(Run, file).below(workspace.store)
     return replace(run, trained=run.trained.in_order())
 
 
 def last_run(workspace: Workspace, site: str) -> Run:
-    """The run behind a site's last report; a UsageError says what to do when there is none."""
+    """The run behind a site's last report; a UsageError says what to do without one."""
     workspace.network().target(site)
     try:
         run = read_run(workspace, workspace.latest(site) / RUN)
@@ -189,7 +189,7 @@ def last_run(workspace: Workspace, site: str) -> Run:
     damaged = sorted({ref.stage for ref in run.refs() if not ref.is_intact})
     if damaged:
         raise DataError(
-            f"what the report of site '{site}' rests on was altered on disk ({', '.join(damaged)}); "
+            f"what the report of site '{site}' was made from was altered on disk ({', '.join(damaged)}); "
             f"run `tdrop transfer {site} --again`, which makes it anew"
         )
     return run

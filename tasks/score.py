@@ -31,7 +31,7 @@ from tdrop.home import Workspace, read_status, replace_folder, write_private
 from tdrop.served import Served
 from tdrop.watch import stand_of
 
-#: What to know where the cohort that the model was made for was pruned.
+#: Shown if the patients that the model was made for were pruned.
 NOT_COMPARED = (
     "the patients that the model was made for are not on this machine: nobody can say who is unlike anyone the model "
     "learned from"
@@ -40,16 +40,16 @@ NOT_COMPARED = (
 
 @dataclass(frozen=True)
 class ScoreResult:
-    """What came of a batch.
+    """The result of scoring a batch.
 
     Attributes:
-        folder: Where the lists are.
-        scored: Patients with a prediction.
-        referred: Of these to refer.
-        unlike: Of these unlike anyone the model learned from; None where nobody can say.
-        filled_in: Of these with a value that was filled in.
+        folder: The folder with the lists.
+        scored: Number of patients with a prediction.
+        referred: How many of them are to be referred.
+        unlike: How many are unlike anyone the model learned from; None if that is unknown.
+        filled_in: How many have a value that was filled in.
         champion: The version that predicted.
-        sentences: What to know about the batch.
+        sentences: Warnings about the batch.
     """
 
     folder: str
@@ -62,7 +62,7 @@ class ScoreResult:
 
 
 def what_changed(workspace: Workspace, site: str, champion: Champion) -> list[str]:
-    """What is newer than the champion: its contract, or the source's extract."""
+    """Warnings if the contract or the source's extract is newer than the champion."""
     network = workspace.network()
     advice = f"run `tdrop transfer {site}` and promote again"
     sentences = []
@@ -75,9 +75,9 @@ def what_changed(workspace: Workspace, site: str, champion: Champion) -> list[st
 
 
 def last_verdict(workspace: Workspace, site: str) -> list[str]:
-    """Whether the site's last report, which may be newer than the promotion, says not to use a model here."""
+    """A warning if the site's last report, which may be newer than the promotion, says stop."""
     try:
-        # Not as a record: reports load what draws them, and scoring does not.
+        # Read as plain JSON: the record would import the code that draws reports.
         verdict = json.loads((workspace.latest(site) / "summary.json").read_text(encoding="utf-8"))["verdict"]
     except (OSError, ValueError, KeyError):
         return []
@@ -85,10 +85,10 @@ def last_verdict(workspace: Workspace, site: str) -> list[str]:
 
 
 def _older_source(workspace: Workspace, site: str, champion: Champion) -> str | None:
-    """What the champion learned from, where the source's extract is another one now.
+    """What the champion learned from, if the source's extract has changed since.
 
-    The champion knows its source rows by their digest; the stages that hold them tell which extract they were
-    read from. Once those are pruned, only the last transfer's rows are left to compare with.
+    The stages with the champion's source rows name the extract that they were read from. After those were pruned, the
+    rows are compared with the last transfer's.
     """
     rows = champion.described.digests.source
     read_from = {stage.inputs["data"] for stage in stages(workspace) if rows == stage.digest and "data" in stage.inputs}
@@ -103,19 +103,19 @@ def _older_source(workspace: Workspace, site: str, champion: Champion) -> str | 
 
 
 def _source_extracts(workspace: Workspace, site: str) -> tuple[str, ...] | None:
-    """Fingerprints of the sources' extracts, or of those that the last run read; None when neither is known."""
+    """Fingerprints of the sources' extracts, or of those that the last run read; None if both are unknown."""
     network = workspace.network()
     sources = network.sources_of(network.site(site))
     try:
         return tuple(fingerprint(source, home=workspace.root, base=network.base) for source in sources)
     except TdropError:
-        # Scoring needs no source: one that is out of reach stops nobody.
+        # Scoring does not need the source, which may be out of reach.
         status = read_status(workspace, site)
         return None if status is None or status.inputs is None else status.inputs.source_data
 
 
 def unseen_sentences(unseen: dict[str, int], scored: int) -> list[str]:
-    """Counts, never the category: a rare one may be a patient's own."""
+    """Warnings with counts, never with the category, which may identify a patient."""
     return [
         f"column '{column}': {count:,} of {scored:,} values are a category that the source never showed; "
         "the model has learned nothing about it"
@@ -126,7 +126,7 @@ def unseen_sentences(unseen: dict[str, int], scored: int) -> list[str]:
 def score_batch(workspace: Workspace, site: str, file: str, folder: Path | None = None) -> ScoreResult:
     """Scores a batch that came as a file, into `sites/<site>/scores/` or another folder."""
     network = workspace.network()
-    # Without a champion there is nothing to read the file for.
+    # First, because without a champion the file need not be read.
     champion = find_champion(workspace, site)
     prepared = prepare(network.site(site), network, home=workspace.root, file=Path(file))
     return score_prepared(workspace, site, champion, prepared, folder)
@@ -135,14 +135,14 @@ def score_batch(workspace: Workspace, site: str, file: str, folder: Path | None 
 def score_prepared(
     workspace: Workspace, site: str, champion: Champion, prepared: Prepared, folder: Path | None = None
 ) -> ScoreResult:
-    """Scores checked patients; writes patients.csv, quarantine.csv and validation.json, and counts them in the watch.
+    """Scores checked patients; writes patients.csv, quarantine.csv and validation.json, and updates the watch.
 
     Args:
-        workspace: Where the site is.
-        site: Its name.
-        champion: What predicts.
-        prepared: The patients.
-        folder: Where the lists go; default: `sites/<site>/scores/`.
+        workspace: The workspace of the site.
+        site: Name of the site.
+        champion: The model.
+        prepared: The checked patients.
+        folder: Where to write the lists; default: `sites/<site>/scores/`.
     """
     if prepared.validation.stopped:
         raise SiteStopped(_refusal(workspace, site, prepared.validation))
@@ -189,7 +189,7 @@ def _watched(
     summary: Summary,
     lacking: NDArray[Any],
 ) -> list[str]:
-    """Updates the site's watch; what a person must know of it, or why it could not be updated, which stops nobody."""
+    """Updates the site's watch; returns warnings, also if that failed."""
     from tdrop.report import watch_in_short
 
     try:
@@ -206,7 +206,7 @@ def _watched(
 
 
 def _refusal(workspace: Workspace, site: str, validation: Validation) -> str:
-    """Leaves the whole message for the site in a file; Prefect keeps the sentence, without a number of patients."""
+    """Writes the whole message for the site to a file; returns the sentence without counts for Prefect."""
     file = workspace.site(site) / "refused" / "batch.txt"
     write_private(file, validation.message())
     shown = conceal_validation(validation, workspace.network().site(site).disclosure)

@@ -1,4 +1,4 @@
-"""What a person may set for a transfer. Little is imported here: commands read it before anything else is loaded."""
+"""Settings of a transfer. This module imports little, because commands read it before heavy packages load."""
 
 from __future__ import annotations
 

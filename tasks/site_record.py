@@ -1,4 +1,4 @@
-"""What a site's runs in MLflow hold, assembled from a run's stages and its report after disclosure."""
+"""The content of a site's runs in MLflow, from the stages of a run and its report after disclosure."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from tdrop.disclosure import DECIMALS, disclose_line, disclose_trials, limit
 from tdrop.evaluate import ALL, Row
 from tdrop.figures import Compared, Drawing, draw_calibration, draw_risk_histogram
 from tdrop.forecast import Quantity
-from tdrop.home import ENCODER, ResolvedSite, Workspace, canonical
+from tdrop.home import ResolvedSite, Workspace, canonical, files
 from tdrop.methods import label
 from tdrop.metrics import METRICS, refer
 from tdrop.report import ReportData
 from tdrop.served import MODEL, SERVED, CalibrationLine, Description, Digests
 from tdrop.shift import SUPPORTED
 
-#: Tag of a record that holds no number of the site, and says why.
+#: Tag of a record without numbers of the site: the reason.
 WITHHELD = "withheld"
-#: Decimals of what MLflow holds: more are noise, and fill its columns.
+#: Decimals of metrics in MLflow: more are noise.
 DIGITS = 4
-#: What a trial says of source patients who were left out of its fit.
+#: Metrics of a trial at source patients who were left out of its fit.
 _OF_THE_SOURCE = ("log_loss", "auroc", "error_auroc", "brier")
 
 
 @dataclass(frozen=True)
 class MethodRecord:
-    """What one child run holds.
+    """The content of a method's run.
 
     Attributes:
         method: Name of the method.
@@ -47,8 +47,8 @@ class MethodRecord:
         metrics: Plain names at the site (mean over seeds, `_low`, `_high`), else `choice/`, `matched/` or `source/`.
         history: Training curve of the first seed.
         files: Text files by name.
-        seconds: How long its refits took, fitting and sampling; None where that is not known.
-        served: Folder with model/ and served.json of the first seed, or None when no model may be used here.
+        seconds: How long its refits took, fitting and sampling; None if unknown.
+        served: Folder with model/ and served.json of the first seed; None if no model may be used at the site.
     """
 
     method: str
@@ -62,7 +62,7 @@ class MethodRecord:
 
 @dataclass(frozen=True)
 class SiteRecord:
-    """What a site's parent run holds, and its children.
+    """The content of a site's parent run and its children.
 
     Attributes:
         site: Name of the site.
@@ -70,11 +70,11 @@ class SiteRecord:
         params: Settings of the run.
         metrics: Counts and the verdict's figures.
         datasets: By role ("source", "target"): name and digest.
-        methods: One record a child run.
+        methods: One record per child run.
         exported: Folder whose files become the parent's artifacts.
-        candidate: Folder with model/ and served.json, or None when no candidate may be made.
+        candidate: Folder with model/ and served.json; None if there must be no candidate.
         chosen: The chosen method.
-        example: Two rows in contract columns that show the input's form.
+        example: Two rows in contract columns, as an input example.
         predicted: Columns that a prediction has before `refer`.
     """
 
@@ -91,7 +91,7 @@ class SiteRecord:
     predicted: tuple[str, ...] = ("risk", "sd", "low", "high")
 
     def about(self) -> str:
-        """What the site's run is, in two sentences."""
+        """Describes the site's run."""
         patients = "simulated patients" if self.tags["simulated"] == "true" else "patients"
         return (
             f"Transfer {self.tags['source']} -> {self.site} ({patients}). Verdict: {self.tags['verdict']}. Chosen "
@@ -100,15 +100,15 @@ class SiteRecord:
         )
 
     def about_model(self) -> str:
-        """What a version of the site's model is, in two sentences."""
+        """Describes a version of the site's model."""
         changed = f", then changed by known outcomes of it ({self.tags[METHOD]})" if METHOD in self.tags else ""
         return (
             f"{label(self.chosen)}, fitted on {self.tags['source']} and chosen for {self.site} without a label of "
-            f"it{changed}; verdict {self.tags['verdict']}. Nobody is scored with it before a person promotes it."
+            f"it{changed}; verdict {self.tags['verdict']}. `tdrop score` uses it only after a person promoted it."
         )
 
     def about_method(self, method: str) -> str:
-        """What a method's run is, in two sentences."""
+        """Describes a method's run."""
         chosen = "chosen" if method == self.chosen else "not chosen"
         return (
             f"{label(method)}, tuned and fitted on {self.tags['source']} for {self.site}; {chosen}. "
@@ -152,7 +152,7 @@ def site_record(workspace: Workspace, run: Run, whole: ReportData, folder: Path)
         },
         methods=methods,
         exported=str(exported),
-        candidate=next((each.served for each in methods if each.method == run.chosen), None),
+        candidate=next((record.served for record in methods if record.method == run.chosen), None),
         chosen=run.chosen,
         example=example_of(site.contract),
         predicted=predicted_names(site.contract),
@@ -160,7 +160,7 @@ def site_record(workspace: Workspace, run: Run, whole: ReportData, folder: Path)
 
 
 def _site_metrics(data: ReportData, chosen: str) -> dict[str, float]:
-    """Counts, the shift, and what was expected and measured of the chosen method, so that sites compare."""
+    """Counts, the shift, and the chosen method's forecast and measured numbers, by which sites are compared."""
     counts = {
         "read": data.validation.read,
         "used": data.validation.used,
@@ -185,7 +185,7 @@ def _site_metrics(data: ReportData, chosen: str) -> dict[str, float]:
 
 
 def _earned_line(data: ReportData) -> CalibrationLine | None:
-    """The recalibration without which a site that was stopped has no candidate; None for any other site."""
+    """The recalibration of a stopped site that makes a candidate possible; None for other sites."""
     suggested = data.recalibration
     if suggested is None or all(ground.kind != SUPPORTED for ground in data.shift.grounds):
         return None
@@ -217,7 +217,7 @@ def _method_records(
                     for name, value in measured.items()
                     if isinstance(value, int | float)
                 },
-                # The source's patients may be those who differ: their numbers stay too.
+                # Withheld as well: two reports may differ in source patients.
                 history=[] if leaving.withheld else _curve(refs[0].json("history.json"), limit(policy)),
                 files={**tables, **figures.get(method, {})},
                 seconds=_sum_of(ref.seconds for ref in refs),
@@ -228,7 +228,7 @@ def _method_records(
 
 
 def _curve(history: Sequence[Mapping[str, float | None]], threshold: int) -> list[Mapping[str, float | None]]:
-    """A training curve, where patients are hidden to three decimals: a loss of all digits is a fingerprint of them."""
+    """The training curve, rounded if small counts are hidden: exact losses would identify the patients."""
     if not threshold:
         return list(history)
     return [
@@ -238,10 +238,10 @@ def _curve(history: Sequence[Mapping[str, float | None]], threshold: int) -> lis
 
 
 def _at_the_site(rows: Sequence[Row], method: str) -> dict[str, float | None]:
-    """The method's figures at the target, each with the ends of its interval."""
+    """The method's metrics at the target, each with the ends of its interval."""
     mine = {row.metric: row for row in rows if (row.method, row.seed, row.group) == (method, ALL, ALL)}
     numbers: dict[str, float | None] = {}
-    # The report has the rest.
+    # Other metrics are in the report only.
     for name in [name for name, metric in METRICS.items() if metric.recorded]:
         if name in mine and mine[name].value is not None:
             row = mine[name]
@@ -250,7 +250,7 @@ def _at_the_site(rows: Sequence[Row], method: str) -> dict[str, float | None]:
 
 
 def _behind_the_choice(choice: Choice, method: str) -> dict[str, float | None]:
-    """What the method was judged by before any label of the site was opened."""
+    """The criteria of the choice, before any label of the site was opened."""
     (row,) = [each for each in choice.table if each.method == method]
     compared = "choice/weighted_log_loss" if choice.criterion == "importance_weighted" else "matched/log_loss"
     return {
@@ -261,7 +261,7 @@ def _behind_the_choice(choice: Choice, method: str) -> dict[str, float | None]:
 
 
 def _figures(data: ReportData) -> dict[str, dict[str, str]]:
-    """By method: calibration where outcomes are known, else who is referred."""
+    """By method, the figure of calibration if outcomes are known, else of referred patients."""
     decision, least = data.site.decision, limit(data.site.disclosure)
     figures: dict[str, dict[str, str]] = {}
     for method, summaries in data.predictions.items():
@@ -278,7 +278,7 @@ def _figures(data: ReportData) -> dict[str, dict[str, str]]:
 
 
 def _trials_table(trials: Sequence[Trial]) -> str:
-    """All trials of a method as one CSV table, rather than one run each."""
+    """All trials of a method as a CSV table."""
     apart = ("settings", "losses", "matched_losses", "noise", *(() if trials[0].tolerance else ("tolerance",)))
     flat = [
         {**trial.settings, **{name: value for name, value in plain(trial).items() if name not in apart}}
@@ -288,7 +288,7 @@ def _trials_table(trials: Sequence[Trial]) -> str:
 
 
 def _sum_of(parts: Iterable[float | None]) -> float | None:
-    """The sum; None when a part is not known."""
+    """The sum; None if a part is unknown."""
     known = list(parts)
     return None if None in known else math.fsum(part for part in known if part is not None)
 
@@ -296,13 +296,13 @@ def _sum_of(parts: Iterable[float | None]) -> float | None:
 def _served(
     site: ResolvedSite, run: Run, data: ReportData, method: str, folder: Path, line: CalibrationLine | None
 ) -> Path:
-    """The folder that a served model reads: model/ and served.json."""
+    """Writes the folder that a served model reads: model/ and served.json."""
     stages = run.stages
     shutil.copytree(run.trained.fits[method][0].path / MODEL, folder / MODEL)
     described = Description(
         site=run.site,
         method=method,
-        encoder=stages.encoded.record(Encoder, ENCODER),
+        encoder=stages.encoded.record(Encoder, files.ENCODER),
         contract=site.contract.model_dump(mode="json"),
         decision=site.site.decision,
         passes=run.settings.passes,
@@ -341,5 +341,5 @@ def example_of(contract: Contract) -> list[Mapping[str, float | str]]:
 
 
 def _short(value: Any) -> str:
-    """A setting as MLflow shows it; the same settings in another order are the same text, and the same record."""
+    """A setting as MLflow shows it; the order of its keys does not matter."""
     return (canonical(value) if isinstance(value, dict) else str(value))[:500]

@@ -1,4 +1,4 @@
-"""MLflow's record: how it is reached, where an experiment keeps its files, and how runs leave it for good.
+"""Access to MLflow: the connection, where an experiment stores its files, and how runs are deleted.
 
 Only this file, `recording`, `rehearsal`, `governance`, `models` and the served model import mlflow.
 """
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import ModelVersion
 
-#: A home's own record, the lock of whoever changes it, and the files of its runs.
+#: The MLflow database of a home, its lock, and the folder for the files of its runs.
 RECORD, LOCK, ARTIFACTS = "mlflow.db", "mlflow.lock", "artifacts"
 #: The tag that makes a run another's child.
 PARENT = "mlflow.parentRunId"
-#: Tag of a rehearsal's runs: the names of all sites that played in it, with spaces between.
+#: Tag of a rehearsal's runs: the names of all its sites, separated by spaces.
 PLAYED = "played"
 CONNECT_LIMIT_SECONDS = 10
-#: Ports that an address may leave out.
+#: Default ports.
 PORTS: Mapping[str, int] = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
 #: Finds the tables' experiments.
 EXPERIMENTS = "name LIKE 'tdrop %'"
@@ -118,7 +118,7 @@ def _connect(uri: str, home: str) -> MlflowClient:
 
 
 def _require_listener(uri: str) -> None:
-    """Raises when nobody listens at the address: MLflow itself would try a dead database for minutes."""
+    """Raises if nothing listens at the address: MLflow itself would try for minutes."""
     parts = urlsplit(uri)
     port = parts.port or PORTS.get(parts.scheme.split("+")[0])
     if parts.hostname and port:
@@ -126,14 +126,14 @@ def _require_listener(uri: str) -> None:
 
 
 def _require_whole(database: Path) -> None:
-    """Raises when sqlite finds the file damaged: MLflow itself would try it for minutes."""
+    """Raises if sqlite finds the file damaged: MLflow itself would try for minutes."""
     if not database.is_file():
         return
     try:
         with closing(sqlite3.connect(database)) as record:
             state = str(record.execute("PRAGMA quick_check(1)").fetchone()[0])
     except sqlite3.OperationalError:
-        # Locked or out of reach, which MLflow waits for.
+        # Locked or out of reach: MLflow waits for it.
         return
     except sqlite3.DatabaseError as error:
         state = str(error)
@@ -145,10 +145,10 @@ def _require_whole(database: Path) -> None:
 
 
 def _follow_moved_home(client: MlflowClient, home: Path) -> None:
-    """Points the record at files that were moved together with it.
+    """Corrects the addresses in the database after the home was moved.
 
-    MLflow keeps absolute addresses and offers no way to change them: the one place where its tables are written to.
-    An artifact root elsewhere, as `$TDROP_ARTIFACTS` may name one, stays where it is.
+    MLflow stores absolute addresses and cannot change them; only here are its tables written directly. An artifact root
+    outside the home, as in `$TDROP_ARTIFACTS`, does not change.
     """
     here = (home / ARTIFACTS).as_uri()
     for experiment in client.search_experiments():
@@ -179,12 +179,12 @@ def version_at(workspace: Workspace, site: str, alias: str) -> ModelVersion | No
 
 
 def experiment_name(table: str) -> str:
-    """What the experiment of all sites with this table is called."""
+    """Name of the experiment of all sites with this table."""
     return f"tdrop {table}"
 
 
 def experiment_id(workspace: Workspace, table: str) -> str:
-    """The table's experiment, created once with a fixed place for its artifacts."""
+    """The id of the table's experiment, which is created once with a fixed folder for its artifacts."""
     client, name = connect(workspace), experiment_name(table)
     with FileLock(workspace.root / LOCK):
         experiment = client.get_experiment_by_name(name)
@@ -202,7 +202,7 @@ def experiment_id(workspace: Workspace, table: str) -> str:
 
 
 def _artifact_location(workspace: Workspace) -> str | None:
-    """Where a new experiment keeps its files: `$TDROP_ARTIFACTS`, the tracking server's choice, or the home."""
+    """Where a new experiment stores its files: `$TDROP_ARTIFACTS`, the tracking server's default, or the home."""
     if chosen := os.environ.get("TDROP_ARTIFACTS"):
         return chosen
     if _is_http(tracking_uri(workspace)):
@@ -214,11 +214,11 @@ def _artifact_location(workspace: Workspace) -> str | None:
 
 
 def delete_for_good(workspace: Workspace, runs: Sequence[Any]) -> None:
-    """Deletes runs with their models and files, by `mlflow gc` where that can be asked for these alone.
+    """Deletes runs with their models and files, by `mlflow gc` if that removes nothing else.
 
-    Over HTTP a run can only be marked as deleted. `mlflow gc` also removes every deleted experiment, and every
-    deleted model where none is named: on a record that others share, theirs are not ours to remove, and the runs stay
-    marked. Whoever looks after that record then calls `mlflow gc`.
+    Over HTTP a run can only be marked as deleted. `mlflow gc` also removes every deleted experiment, and every deleted
+    model if none is named. On a database that others share these may be theirs, so our runs are only marked, and
+    whoever maintains the database calls `mlflow gc`.
     """
     from mlflow.entities import ViewType
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
@@ -242,7 +242,7 @@ def delete_for_good(workspace: Workspace, runs: Sequence[Any]) -> None:
 
 
 def _models_of(client: MlflowClient, run: Any) -> list[Any]:
-    """The models that a run logged, also one whose logging was cut short."""
+    """The models that a run logged, also if logging was interrupted."""
     where = f"source_run_id = '{run.info.run_id}'"
     return list(client.search_logged_models([run.info.experiment_id], where))
 
@@ -257,7 +257,7 @@ def _collect_garbage(uri: str, runs: Sequence[str], models: Sequence[str]) -> No
         with redirect_stdout(io.StringIO()):
             gc.main(arguments, standalone_mode=False)
     finally:
-        # It writes the address of the record into the environment, where the next home would take it for a setting.
+        # It sets the variable, which another home would take for a user's setting.
         if configured is None:
             os.environ.pop("MLFLOW_TRACKING_URI", None)
 

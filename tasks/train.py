@@ -1,8 +1,8 @@
-"""Tuning trials, refits and out-of-fold scores: the work that takes the time.
+"""Tuning trials, refits and out-of-fold scores: the work that takes most of the time.
 
-Every fit is a stage of the store, so that a killed run costs only what was under way, and a cluster can spread
-sites x methods x seeds x trials. Prefect sees one task per method for tuning, with a log line per trial, and one per
-refit.
+Every fit is a stage of the store, so that a killed run loses only unfinished fits, and a cluster can spread
+sites x methods x seeds x trials. Prefect shows one task per method for tuning, with a log line per trial, and one task
+per refit.
 """
 
 from __future__ import annotations
@@ -42,15 +42,6 @@ from tdrop.choose import (
     weigh_out_of_fold,
 )
 from tdrop.home import (
-    FAILURE,
-    HISTORY,
-    LABELLED,
-    MODEL,
-    OUT_OF_FOLD,
-    PREDICTIONS,
-    PROPENSITY,
-    RISKS,
-    SOURCE,
     TIMES,
     Ref,
     ResolvedSite,
@@ -58,6 +49,7 @@ from tdrop.home import (
     canonical,
     compute,
     compute_all,
+    files,
     load_cohort,
     load_pair,
     save_summary,
@@ -80,34 +72,34 @@ def planned_trials(method: str, settings: TransferSettings) -> tuple[Planned, ..
 
 @cache
 def _plan(method: str, trials: int, base: str) -> tuple[Planned, ...]:
-    """Asked of a worker process, which has loaded what fits: this one need not."""
+    """Computed in a worker process, which has loaded the methods; this process need not."""
     return compute(describe_trials, method, budget=trials, seed=FIRST_SEED, base=json.loads(base))
 
 
 @stage("held-out", in_worker=True)
 def held_out_risks(folder: Path, rows: Ref, method: str, settings: Settings, held: int, folds: int, seed: int) -> None:
-    """Writes out_of_fold.npz: one fold's risks by a fit that did not see it; or failure.json."""
+    """Writes out_of_fold.npz: one fold's risks by a fit without this fold; or failure.json."""
     source, target = load_pair(rows.path)
     dealt = deal_folds(source, seed=seed, folds=folds)
     try:
         risks = predict_folds(build(method, **settings), source, target, dealt, (held,), seed=seed)
     except FitError as error:
-        write_json(folder / FAILURE, str(error))
+        write_json(folder / files.FAILURE, str(error))
     else:
-        risks.save(folder / OUT_OF_FOLD)
+        risks.save(folder / files.OUT_OF_FOLD)
 
 
 @stage("trial")
 def tried_settings(folder: Path, encoded: Ref, matching: Ref, tried: Planned, held_out: Sequence[Ref]) -> None:
     """Writes trial.json, and out_of_fold.npz unless a fit failed: one setting on source rows left out of its fits.
 
-    What is said of single patients stays here and never travels with the trial.
+    The risks of single patients stay in this stage; the trial does not hold them.
     """
-    failures = [ref.json(FAILURE) for ref in held_out if (ref.path / FAILURE).exists()]
+    failures = [ref.json(files.FAILURE) for ref in held_out if (ref.path / files.FAILURE).exists()]
     if failures:
         write_record(folder / "trial.json", failed_trial(tried, failures[0]))
         return
-    risks = reduce(OutOfFold.join, [OutOfFold.load(ref.path / OUT_OF_FOLD) for ref in held_out])
+    risks = reduce(OutOfFold.join, [OutOfFold.load(ref.path / files.OUT_OF_FOLD) for ref in held_out])
     write_trial(folder, encoded, matching, tried, risks)
 
 
@@ -116,10 +108,10 @@ def tried_settings(folder: Path, encoded: Ref, matching: Ref, tried: Planned, he
 def tune_method(site: ResolvedSite, encoded: Ref, matching: Ref, method: str, settings: TransferSettings) -> list[Ref]:
     """Runs every trial of a method on one fold and the promising ones on all; returns a stage each."""
     planned = planned_trials(method, settings)
-    folds = count_folds(load_cohort(encoded.path / SOURCE), settings.folds)
+    folds = count_folds(load_cohort(encoded.path / files.SOURCE), settings.folds)
 
     def fitted(asked: Sequence[tuple[int, int]], done: Callable[[], None]) -> list[Ref]:
-        """One fit for every trial and fold asked."""
+        """One fit per trial and fold."""
         calls = [
             (site.workspace, rows_to_fit(encoded, tried), tried.name, tried.settings(), held, folds, FIRST_SEED)
             for tried, held in [(planned[trial], held) for trial, held in asked]
@@ -140,12 +132,12 @@ def tune_method(site: ResolvedSite, encoded: Ref, matching: Ref, method: str, se
 
 
 def sites_are_folds(encoded: Ref) -> bool:
-    """Whether the source is of so many sites that whole ones are left out."""
-    return site_folds(load_cohort(encoded.path / SOURCE)) is not None
+    """Whether there are so many sources that whole sites are left out as folds."""
+    return site_folds(load_cohort(encoded.path / files.SOURCE)) is not None
 
 
 def _try_with_site(site: ResolvedSite, encoded: Ref, matching: Ref, trials: Sequence[Trial], folds: int) -> Ref:
-    """One more trial: the settings that would be picked, with the site as an input."""
+    """One more trial: the best settings so far, with the site as an input."""
     picked = trials[pick_place(trials[0].method, trials)]
     settings = {**picked.settings, SITE_INPUT: True}
     calls = [(site.workspace, encoded, picked.method, settings, held, folds, FIRST_SEED) for held in range(folds)]
@@ -160,8 +152,8 @@ def fit_model(folder: Path, rows: Ref, method: str, settings: Settings, seed: in
     """Writes model/ and history.json: the picked settings, refitted on all labelled rows."""
     source, target = load_pair(rows.path)
     fitted = refit(method, Trial(method, dict(settings)), source, target, seed=seed)
-    fitted.save(folder / MODEL)
-    write_json(folder / HISTORY, list(fitted.history))
+    fitted.save(folder / files.MODEL)
+    write_json(folder / files.HISTORY, list(fitted.history))
 
 
 @task(task_run_name="predict {method} seed {seed}", cache_policy=NO_CACHE)
@@ -183,15 +175,15 @@ def predict_patients(
     outcomes.
     """
     if noise is None:
-        shutil.copytree(model.path / MODEL, folder / MODEL)
+        shutil.copytree(model.path / files.MODEL, folder / files.MODEL)
     else:
-        load(model.path / MODEL).with_noise(noise).save(folder / MODEL)  # type: ignore[attr-defined]
-    shutil.copyfile(model.path / HISTORY, folder / HISTORY)
+        load(model.path / files.MODEL).with_noise(noise).save(folder / files.MODEL)  # type: ignore[attr-defined]
+    shutil.copyfile(model.path / files.HISTORY, folder / files.HISTORY)
     if (model.path / TIMES).is_file():
         shutil.copyfile(model.path / TIMES, folder / TIMES)
     _, target = load_pair(encoded.path)
-    fitted = load(folder / MODEL)
-    save_summary(folder / PREDICTIONS, fitted.summarise(target.X, passes, seed=seed, levels=levels))
+    fitted = load(folder / files.MODEL)
+    save_summary(folder / files.PREDICTIONS, fitted.summarise(target.X, passes, seed=seed, levels=levels))
 
 
 def shown_levels(site: ResolvedSite) -> tuple[float, ...]:
@@ -211,9 +203,9 @@ def rows_to_fit(encoded: Ref, fit: Planned) -> Ref:
 
     Such a fit is then made once for all targets of a source.
     """
-    if fit.reads_target or not (encoded.path / LABELLED).exists():
+    if fit.reads_target or not (encoded.path / files.LABELLED).exists():
         return encoded
-    alone = replace(encoded.record(Ref, LABELLED), store=encoded.store)
+    alone = replace(encoded.record(Ref, files.LABELLED), store=encoded.store)
     return alone if alone.path.is_dir() else encoded
 
 
@@ -222,9 +214,9 @@ def rows_to_fit(encoded: Ref, fit: Planned) -> Ref:
 @stage("fold", in_worker=True)
 def score_out_of_fold(folder: Path, encoded: Ref, propensity: Ref, method: str, trial: Ref) -> None:
     """Writes score.json and risks.npz: the picked trial on source rows it did not see, weighted."""
-    fitted = Propensity.load(propensity.path / PROPENSITY)
+    fitted = Propensity.load(propensity.path / files.PROPENSITY)
     source, _ = load_pair(encoded.path)
-    risks = OutOfFold.load(trial.path / OUT_OF_FOLD)
+    risks = OutOfFold.load(trial.path / files.OUT_OF_FOLD)
     weights = density_ratio_weights(fitted)
     assert source.y is not None
     y, each = source.y[risks.rows], weights[risks.rows]
@@ -235,7 +227,7 @@ def score_out_of_fold(folder: Path, encoded: Ref, propensity: Ref, method: str, 
         arrays["origins"] = source.origins[risks.rows]
     if own is not None:
         arrays["stands_for"] = own
-    np.savez(folder / RISKS, **arrays)
+    np.savez(folder / files.RISKS, **arrays)
     # Where whole sites were left out they speak for a new one as they are, and each as much as the others.
     by_site = site_weights(source)
     coverage = fitted.coverage if by_site is None else 1.0
@@ -248,7 +240,7 @@ def score_out_of_fold(folder: Path, encoded: Ref, propensity: Ref, method: str, 
 @stage("committee-trial")
 def join_trials(folder: Path, encoded: Ref, matching: Ref, trials: Mapping[str, Ref]) -> None:
     """Writes trial.json and out_of_fold.npz: the mean of the members' risks of source rows they did not see."""
-    risks = OutOfFold.average([OutOfFold.load(ref.path / OUT_OF_FOLD) for ref in trials.values()])
+    risks = OutOfFold.average([OutOfFold.load(ref.path / files.OUT_OF_FOLD) for ref in trials.values()])
     write_trial(folder, encoded, matching, Committee(tuple(trials)), risks)
 
 
@@ -257,12 +249,12 @@ def join_trials(folder: Path, encoded: Ref, matching: Ref, trials: Mapping[str, 
 @stage("committee-model", in_worker=True)
 def join_models(folder: Path, fits: Mapping[str, Ref], seed: int) -> None:
     """Writes model/ and history.json: the members' models of one seed as one."""
-    Committee(tuple(fits)).from_fits([load(ref.path / MODEL) for ref in fits.values()]).save(folder / MODEL)
-    write_json(folder / HISTORY, [])
+    Committee(tuple(fits)).from_fits([load(ref.path / files.MODEL) for ref in fits.values()]).save(folder / files.MODEL)
+    write_json(folder / files.HISTORY, [])
 
 
 def write_trial(folder: Path, encoded: Ref, matching: Ref, tried: Described, risks: OutOfFold) -> None:
     """Writes trial.json and out_of_fold.npz of one setting."""
     matched = matching.record(Matching, "matching.json").rows
-    write_record(folder / "trial.json", score_trial(tried, load_cohort(encoded.path / SOURCE), risks, matched))
-    risks.save(folder / OUT_OF_FOLD)
+    write_record(folder / "trial.json", score_trial(tried, load_cohort(encoded.path / files.SOURCE), risks, matched))
+    risks.save(folder / files.OUT_OF_FOLD)

@@ -1,7 +1,7 @@
-"""The watch of a site's champion, kept in `sites/<site>/watch.json`: sealed, replaced whole, begun anew per champion.
+"""The watch of a site's champion, in the sealed file `sites/<site>/watch.json`; every champion begins a new one.
 
-`tdrop score` and `tdrop audit` update it. A patient counts once, whatever is scored twice, so an update that was cut
-short is made up for by doing the same again.
+`tdrop score` and `tdrop audit` update it. A patient counts once, also if scored twice: an interrupted update can
+simply be repeated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tdrop.base import Cohort, DataError, Summary, TdropError, Unavailable, Usag
 from tdrop.contracts import Contract, Prepared, Site
 from tdrop.data import observed_to_horizon, read_labels, subgroups_of
 from tdrop.disclosure import limit, to_number
-from tdrop.home import TARGET, SealedFile, Workspace, keyed_digest, load_cohort, now
+from tdrop.home import SealedFile, Workspace, files, keyed_digest, load_cohort, now
 from tdrop.served import CHAMPION, WHEN, Served
 from tdrop.watch import (
     Moment,
@@ -35,18 +35,18 @@ from tdrop.watch import (
     sorted_doubts,
 )
 
-#: The record, below the site's folder, and an altered one that a new watch took the place of.
+#: The file in the site's folder, and an altered one that was replaced by a new watch.
 FILE, ALTERED = "watch.json", "watch-altered.json"
 
 
 @dataclass(frozen=True)
 class Watched:
-    """A site's watch beside the champion that it is of.
+    """A site's watch with its champion.
 
     Attributes:
         state: The watch.
         champion: The champion.
-        begun_late: Whether the watch began after the promotion: batches before that were not counted.
+        begun_late: Whether the watch began only after the promotion, so that earlier batches are not counted.
     """
 
     state: WatchState
@@ -59,7 +59,7 @@ def _file(workspace: Workspace, site: str) -> SealedFile:
 
 
 def read_watch(workspace: Workspace, site: str) -> WatchState | None:
-    """The site's watch as it was written, of whichever champion; None without one, a DataError where it was altered."""
+    """The site's watch, of any champion; None without one; raises a DataError if it was altered."""
     sealed = _file(workspace, site)
     if not sealed.file.is_file():
         return None
@@ -85,20 +85,20 @@ def _alone(workspace: Workspace, site: str) -> Iterator[None]:
 
 
 def begin(workspace: Workspace, site: str) -> WatchState:
-    """Begins the watch of the site's champion, where that was not done; called when a person promotes or goes back."""
+    """Begins the watch of the site's champion, unless it has one; called at a promotion or a rollback."""
     champion = find_champion(workspace, site)
     with _alone(workspace, site):
         try:
             current = read_watch(workspace, site)
         except DataError:
-            # A person promotes: what was altered is kept for whoever looks into it.
+            # The altered file is kept for an investigation.
             (workspace.site(site) / FILE).replace(workspace.site(site) / ALTERED)
             current = None
         return _of_champion(workspace, site, champion, current).state
 
 
 def open_watch(workspace: Workspace, site: str) -> Watched:
-    """The watch of the site's champion; begun now where nobody has.
+    """The watch of the site's champion; begins one if there is none.
 
     Raises:
         UsageError: The site has no champion.
@@ -112,7 +112,7 @@ def open_watch(workspace: Workspace, site: str) -> Watched:
 def _of_champion(
     workspace: Workspace, site: str, champion: Champion, current: WatchState | None, served: Served | None = None
 ) -> Watched:
-    """The current watch where it is of this champion and promotion; else a new one, which is written."""
+    """The current watch if it is of this champion and promotion; else writes and returns a new one."""
     if current is not None and (current.champion, current.promoted) == (champion.version, champion.promoted):
         return Watched(current, champion)
     history = () if current is None else current.history
@@ -159,11 +159,11 @@ def _reference_identities(workspace: Workspace, site: str, target: Cohort) -> tu
 
 def _forecast_low(workspace: Workspace, site: str, champion: Champion) -> float | None:
     """Lower end of the forecast that was sealed for the champion: its AUROC, or the accuracy of classes; or None."""
-    from tasks.audit import entries
+    from tasks.audit import read_entries
     from tdrop.forecast import find_forecast
 
     try:
-        sealed = find_forecast(entries(workspace), site, champion.described.digests.models)
+        sealed = find_forecast(read_entries(workspace), site, champion.described.digests.models)
     except DataError:
         return None
     if sealed is None or sealed.forecast is None:
@@ -184,15 +184,15 @@ def watch_batch(
     summary: Summary,
     filled_in: NDArray[Any],
 ) -> WatchState:
-    """Counts the patients of a batch that was scored; what was counted before does not count again.
+    """Counts the patients of a scored batch, except those who were counted before.
 
     Args:
-        workspace: Where the record is.
-        champion: What scored them.
-        served: The same, loaded.
-        cohort: The patients, encoded.
-        prepared: The same rows in the contract's columns, and what was found in the batch.
-        summary: What they are told.
+        workspace: The workspace of the site.
+        champion: The champion that scored them.
+        served: Its loaded model.
+        cohort: The encoded patients.
+        prepared: Their rows in the contract's columns, and the findings of the check.
+        summary: Their predictions.
         filled_in: Who lacks a value (patients,).
     """
     name, validation = cohort.site, prepared.validation
@@ -216,7 +216,7 @@ def patient_identities(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Keyed digests of the batch's rows and of the persons they are (rows,).
 
-    Patients of a site that numbers its rows have no name: there the list as a whole is recognised, in any order.
+    At a site that numbers its rows patients have no ids: there a list is recognised as a whole, in any order.
     """
     if site.number_rows:
         content = [row.tobytes() for row in cohort.X]
@@ -234,7 +234,7 @@ def patient_identities(
 
 
 def _digests(workspace: Workspace, site: str, texts: Iterable[Any]) -> NDArray[Any]:
-    """Keyed digests (texts,): within this home they recognise a patient, elsewhere they say nothing."""
+    """Keyed digests (texts,), which identify a patient within this home only."""
     key = bytes.fromhex(keyed_digest(workspace.root, f"patients of {site}"))
     digests = (hashlib.blake2b(str(text).encode(), digest_size=8, key=key).digest() for text in texts)
     return np.frombuffer(b"".join(digests), dtype="<u8")
@@ -242,11 +242,11 @@ def _digests(workspace: Workspace, site: str, texts: Iterable[Any]) -> NDArray[A
 
 @dataclass(frozen=True)
 class OutcomeUpdate:
-    """What outcomes that arrived meant for the watch.
+    """The result of adding outcomes to a watch.
 
     Attributes:
         state: The watch with them.
-        added: Outcomes that counted.
+        added: How many outcomes were new.
         of_batches: Whether none of them is of the last report's patients, so that there is nothing else to audit.
     """
 
@@ -256,7 +256,7 @@ class OutcomeUpdate:
 
 
 def watch_outcomes(workspace: Workspace, site: str, labels: Path) -> OutcomeUpdate | None:
-    """Compares outcomes with what the champion told these patients; None for a site without a champion."""
+    """Compares outcomes with the champion's predictions; None for a site without a champion."""
     if version_at(workspace, site, CHAMPION) is None:
         return None
     watched, resolved = open_watch(workspace, site), workspace.resolve(site)
@@ -264,14 +264,14 @@ def watch_outcomes(workspace: Workspace, site: str, labels: Path) -> OutcomeUpda
     rows = _digests(workspace, site, outcomes.ids)
     y = outcomes.y
     if outcomes.follow_up is not None and resolved.contract.outcome.censoring != "drop":
-        # An early event is known before the others have reached the horizon: it must not count before they do.
+        # Early events are known before other patients reach the horizon, but must not count earlier than these.
         y = np.where(observed_to_horizon(outcomes.follow_up, rows / 2.0**64), y, np.nan)
     with _alone(workspace, site):
         before = read_watch(workspace, site) or watched.state
         state = before.add_outcomes(rows, y, now())
         if state.outcomes.patients != before.outcomes.patients:
             _write(workspace, state)
-    extract = workspace.store / watched.champion.described.encoded / TARGET
+    extract = workspace.store / watched.champion.described.encoded / files.TARGET
     reported = set(load_cohort(extract).ids.astype(str)) if extract.is_file() else set()
     return OutcomeUpdate(
         state=state if state.outcomes.patients != before.outcomes.patients else before,
@@ -281,7 +281,7 @@ def watch_outcomes(workspace: Workspace, site: str, labels: Path) -> OutcomeUpda
 
 
 def watch_sentence(workspace: Workspace, site: str) -> str | None:
-    """How a site's watch stands, in one sentence for `tdrop status`; None without a champion or a watch."""
+    """The state of a site's watch in one sentence for `tdrop status`; None without a champion or a watch."""
     from tdrop.report import watch_in_short
 
     try:
@@ -299,7 +299,7 @@ def watch_sentence(workspace: Workspace, site: str) -> str | None:
 
 
 def require_champion(workspace: Workspace, site: str) -> None:
-    """Says what a watch needs, where a site has no champion yet."""
+    """Raises a UsageError if the site has no champion to watch."""
     workspace.network().target(site)
     if version_at(workspace, site, CHAMPION) is None:
         raise UsageError(

@@ -11,7 +11,7 @@ from pathlib import Path
 from conftest import SHARED
 from filelock import FileLock
 
-from flows.orchestration import Server, free_port, prefect_command, run_server
+from flows.orchestration import Server, free_port, prefect_command, start_server
 from tasks.tracking import RECORD, connect
 from tdrop.home import Workspace
 
@@ -39,9 +39,10 @@ def prefect_server_in(home: Path, **environment: str) -> Iterator[tuple[str, Ser
     empty, own = SHARED / "prefect.db", home / "prefect.db"
 
     def start() -> Server:
-        return stack.enter_context(
-            run_server("Prefect", prefect_command(port), f"{url}/health", home / "log", settings)
-        )
+        starting = start_server("Prefect", prefect_command(port), f"{url}/health", home / "log", settings)
+        server = stack.enter_context(starting)
+        server.wait_until_up()
+        return server
 
     with ExitStack() as stack:
         with FileLock(SHARED / "prefect.lock"):

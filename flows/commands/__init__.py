@@ -14,7 +14,7 @@ from flows.printer import console
 
 
 class _PlainUsage:
-    """Help in which a switch shows no type and a required argument no braces, which elsewhere mean a choice."""
+    """Shows no type beside a switch and no braces around a required argument: braces elsewhere mean a choice."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         parameters: list[Any] = super().get_params(ctx)  # type: ignore[misc]
@@ -37,7 +37,7 @@ class PlainGroup(_PlainUsage, TyperGroup):
 
 app = typer.Typer(
     cls=PlainGroup,
-    help="Moves a clinical prediction model to a new site and says for whom it should not be trusted.",
+    help="Move a clinical prediction model to a new site, and see for whom it should not be trusted.",
     epilog="Start with: tdrop demo",
     add_completion=False,
 )
@@ -85,4 +85,4 @@ def _options(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show logs and tracebacks")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only")] = False,
 ) -> None:
-    """Reads the options that every command has."""
+    """Handles --version; `flows.cli` reads the other two before any command loads."""

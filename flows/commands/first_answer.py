@@ -1,4 +1,4 @@
-"""`tdrop start`: from two files and five questions to a first report, in a folder of its own."""
+"""`tdrop start`: a first report from two files and five questions, in a new folder."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ USUAL_LEVEL = 0.15
 
 @dataclass(frozen=True)
 class Questions:
-    """Asks a person, or takes the guess where nobody is to be asked."""
+    """Asks a person, or takes the guess with --yes."""
 
     take_guesses: bool
 
     def ask(self, question: str, guess: str) -> str:
-        """A line of text."""
+        """Asks for a line of text."""
         return guess if self.take_guesses else str(self._prompt(question, guess))
 
     def agree(self, question: str, guess: bool) -> bool:
-        """Yes or no."""
+        """Asks for yes or no."""
         if self.take_guesses:
             return guess
         answer = str(self._prompt(f"{question} (y/n)", "y" if guess else "n"))
@@ -58,29 +58,29 @@ class Questions:
 
 
 def start(
-    ours: Annotated[Path, typer.Argument(help="Labelled file: patients with known outcomes", metavar="OURS")],
+    ours: Annotated[Path, typer.Argument(help="Your file: patients with known outcomes", metavar="OURS")],
     theirs: Annotated[Path, typer.Argument(help="File of the new hospital, CSV or Parquet", metavar="THEIRS")],
     outcome: Outcome = None,
     level: Level = None,
     id_column: IdColumn = None,
     folder: Annotated[
-        Path | None, typer.Option(help="A new folder for everything; default: named after OURS", metavar="DIR")
+        Path | None, typer.Option(help="A new folder for all results; default: named after OURS", metavar="DIR")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Ask nothing; take the guesses")] = False,
     method: Methods = None,
     trials: Annotated[
-        int, typer.Option(help="Tuning trials per method; a full search takes 12", metavar="N", min=1, max=200)
+        int, typer.Option(help="Tuning trials per method; a full search has 12", metavar="N", min=1, max=200)
     ] = QUICK_TRIALS,
     seeds: Seeds = 3,
     processes: Processes = None,
     as_json: AsJson = False,
 ) -> None:
-    """Get a first report from two files: asks five questions, proposes the contracts, checks and transfers."""
+    """Get a first report from two files: answer five questions, and tdrop does the rest."""
     from tdrop.data import Asked
     from tdrop.methods import require_methods
 
     if as_json and not yes:
-        raise UsageError("--json asks nothing; give --yes with it to take the guesses")
+        raise UsageError("--json cannot ask questions; add --yes to take the guesses")
     require_methods(method or ())
     for file in (ours, theirs):
         require_file(file, "two files, CSV or Parquet: the labelled one and the new hospital's")
@@ -89,7 +89,7 @@ def start(
     asked = _ask_about(ours, Asked(outcome, id_column=id_column, level=level), questions)
     prepared, proposal = write_network(folder, ours, asked, as_name(folder.name))
     _work_in(folder)
-    # Neither a second JSON document nor the advice to add a site, which comes next.
+    # Neither prints a second JSON document nor suggests adding a site, which comes next.
     words = Printer(brief=True) if not as_json else Printer(as_json=True, file=io.StringIO())
     show_proposal(prepared, proposal, asked, DEFAULT_CONTRACTS, "", words)
     site = _add_new_hospital(theirs, prepared.contract, asked.level, questions, console)
@@ -107,7 +107,7 @@ def start(
 
 
 def _ask_about(file: Path, asked: Asked, questions: Questions) -> Asked:
-    """Asks for what the labelled file cannot say by itself: outcome, decision level, id, and columns of later days."""
+    """Asks what the file cannot say itself: outcome, decision level, id, and columns that are known too late."""
     from tdrop.contracts import parse_table
     from tdrop.data import clean, in_people, likely_outcomes, propose_table
 

@@ -1,4 +1,4 @@
-"""`tdrop status` and `tdrop ui`: how every site stands, and the pages of Prefect and MLflow until Ctrl-C."""
+"""`tdrop status` and `tdrop ui`: the state of every site, and the pages of Prefect and MLflow."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ POLL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Standing:
-    """How one site stands.
+    """The state of one site.
 
     Attributes:
         site: Its name.
         state: done, stale, stopped, failed, not recorded, interrupted, running or never run.
         reason: Why, in a sentence; empty where there is nothing to say.
         next_step: What to do now, in words with the command.
-        verdict: Of its last report: go, caution, stop or too few to say; None without a report.
-        champion: The approved model, who approved it and when; None where nobody has.
+        verdict: Verdict of its last report: go, caution, stop or too few to say; None without a report.
+        champion: The approved model, who approved it and when; None without one.
         ended: When its last run ended (UTC), or None.
         report: When its report was made (UTC), or None without one.
-        data: When its extract was written (UTC), or None where that is no file of this machine.
-        watch: How the watch of its champion stands, or None without one.
+        data: When its extract was written (UTC); None unless it is a file of this machine.
+        watch: State of its champion's watch, or None without one.
     """
 
     site: str
@@ -59,7 +59,7 @@ class Standing:
 
 
 def status(as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
-    """Show how every site stands, its verdict, the approved model and what to do next."""
+    """Show each site's state, verdict, approved model and next step."""
     from tdrop.base import plain
 
     workspace, printer = Workspace.at(contracts=contracts, writes=False), make_printer(as_json)
@@ -82,7 +82,7 @@ def status(as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) ->
 
 
 def _watch_of(site: ResolvedSite) -> str | None:
-    """How a site's watch stands; a site that never had one costs neither the import nor a look at MLflow."""
+    """State of a site's watch. A site that never had one costs neither an import nor a request to MLflow."""
     if not (site.workspace.site(site.name) / "watch.json").is_file():
         return None
     from tasks.watch import watch_sentence
@@ -95,7 +95,7 @@ def standing_of(site: ResolvedSite, options: str = "") -> Standing:
 
     Args:
         site: The site.
-        options: What the next command needs besides.
+        options: Options that the next command needs.
     """
     from tdrop.home import is_running, read_status
 
@@ -130,7 +130,7 @@ def standing_of(site: ResolvedSite, options: str = "") -> Standing:
 
 
 def _summary(workspace: Workspace, site: str) -> dict[str, Any]:
-    """A site's last report in a few values; empty where there is none."""
+    """Summary of a site's last report; empty without one."""
     try:
         values: dict[str, Any] = json.loads((workspace.latest(site) / "summary.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -153,7 +153,7 @@ def _next_step(site: str, state: str, verdict: str | None, champion: str | None,
 
 
 def _written(file: Path) -> str | None:
-    """When a file was written (UTC); None where there is none."""
+    """When a file was written (UTC); None without the file."""
     if not file.is_file():
         return None
     return datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="seconds")
@@ -172,7 +172,7 @@ def _data_written(site: ResolvedSite) -> str | None:
 
 
 def _changes(site: ResolvedSite, before: Inputs) -> str:
-    """What is new since the last run, in a sentence; empty when nothing is."""
+    """What changed since the last run, in a sentence; empty when nothing did."""
     from tdrop.home import current_inputs
 
     try:
@@ -199,7 +199,7 @@ def ui(
     ] = 4200,
     mlflow_port: Annotated[int, typer.Option(help="Port of the MLflow page", metavar="PORT", min=1, max=65535)] = 5000,
 ) -> None:
-    """Show Prefect and MLflow on this machine until Ctrl-C."""
+    """Serve the Prefect and MLflow pages on this machine until Ctrl-C."""
     if prefect_port == mlflow_port:
         raise UsageError(f"Prefect and MLflow cannot share port {prefect_port}; give them two")
     serve_pages(Workspace.at(), prefect_port, mlflow_port)
@@ -208,7 +208,7 @@ def ui(
 def serve_pages(
     workspace: Workspace, prefect_port: int, mlflow_port: int, until: Callable[[], bool] = lambda: False
 ) -> None:
-    """Serves both pages until Ctrl-C, or until `until` says so."""
+    """Serves both pages until Ctrl-C, or until `until` returns True."""
     from flows.orchestration import publish_server_address, require_free_port, server_start_lock
 
     api, serve_prefect = _address("PREFECT_API_URL", f"http://127.0.0.1:{prefect_port}/api")
@@ -234,14 +234,14 @@ def serve_pages(
                     server.require_running()
                 time.sleep(POLL_SECONDS)
     except KeyboardInterrupt:
-        # What the command was waiting for: it ends as it should.
+        # The usual end of this command.
         clear_interrupt()
         forget_signal()
 
 
 @contextmanager
 def _only_one(workspace: Workspace, addresses: str) -> Iterator[None]:
-    """Lets one `tdrop ui` serve a home at a time; a second one learns where the first is."""
+    """Lets one `tdrop ui` at a time serve a home; a second one is told where the first is."""
     from filelock import FileLock, Timeout
 
     from flows.orchestration import UI_LOCK
@@ -262,17 +262,17 @@ def _only_one(workspace: Workspace, addresses: str) -> Iterator[None]:
 
 
 def _address(variable: str, own: str) -> tuple[str, bool]:
-    """Where a page is: at the configured server when it answers, else at one of our own, to be started."""
-    from flows.orchestration import answers
+    """Address of a page, and whether a server must be started for it: not when the configured one answers."""
+    from flows.orchestration import is_up
 
     configured = os.environ.get(variable, "")
-    if configured.startswith(("http://", "https://")) and answers(f"{configured}/health"):
+    if configured.startswith(("http://", "https://")) and is_up(f"{configured}/health"):
         return configured, False
     return own, True
 
 
 def _prefect(workspace: Workspace, port: int) -> AbstractContextManager[Server]:
-    """A Prefect server with its page; its database is the one that local runs write to."""
+    """Starts a Prefect server on the database that local runs write to."""
     from flows.orchestration import prefect_command, start_server
 
     api = f"http://127.0.0.1:{port}/api"
@@ -287,7 +287,7 @@ def _prefect_home(workspace: Workspace) -> Path:
 
 
 def _mlflow(workspace: Workspace, port: int) -> AbstractContextManager[Server]:
-    """An MLflow server on the tracking store, which is brought up to date first."""
+    """Starts an MLflow server on the tracking store, whose tables are migrated first."""
     from flows.closed_server import MLFLOW_APP
     from flows.orchestration import start_server
     from tasks.tracking import connect, tracking_uri
@@ -323,7 +323,7 @@ def _show_addresses(workspace: Workspace, api: str, tracking: str) -> None:
 
 
 def experiment_pages(workspace: Workspace, tracking: str) -> list[str]:
-    """Per table its sites side by side; the views of a site's methods are offered beside it."""
+    """Per table the address of its page in MLflow, with all sites side by side."""
     from tasks.recording import view_address
     from tasks.tracking import EXPERIMENTS, connect
 

@@ -1,4 +1,4 @@
-"""`tdrop demo`, `validate`, `shift` and `transfer`: run the pipeline or a part of it."""
+"""`tdrop demo`, `validate`, `shift`, `transfer` and `rehearse`: run the pipeline or a part of it."""
 
 from __future__ import annotations
 
@@ -6,49 +6,50 @@ from typing import Annotated, Literal
 
 import typer
 
-from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, Processes, Seeds, SiteName, make_printer
+from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, Processes, Seeds, SiteName, make_printer, only_table
 from tdrop.base import UsageError
 
 Trials = Annotated[
     int, typer.Option(help="Tuning trials, the same number for every method", metavar="N", min=1, max=200)
 ]
 Methods = Annotated[
-    list[str] | None, typer.Option("--method", help="Train only this method; repeat for several", metavar="NAME")
+    list[str] | None, typer.Option("--method", help="Train only this method; may be repeated", metavar="NAME")
 ]
 Committee = Annotated[
     bool,
     typer.Option(
-        "--committee/--single", help="Average the methods that source patients cannot tell apart, or use only one"
+        "--committee/--single", help="Average the methods that are about equally good at source patients, or use one"
     ),
 ]
 Shares = Annotated[
     bool,
     typer.Option(
         "--shares/--pooled",
-        help="From three sources on, let held-out sites decide whether methods know a patient's source; or only pool",
+        help="With three or more sources: let methods know each patient's source if that helps, or never",
     ),
 ]
 Again = Annotated[bool, typer.Option("--again", help="Run even when nothing changed")]
 Runner = Annotated[
-    str, typer.Option(help="Where fits run: processes (of this machine) or dask", metavar="processes|dask")
+    str,
+    typer.Option(help="Where models are trained: in processes of this machine or on dask", metavar="processes|dask"),
 ]
 Address = Annotated[str | None, typer.Option(help="Dask scheduler, e.g. tcp://host:8786", metavar="URL")]
 AtOnce = Annotated[
-    int | None, typer.Option(help="Sites that run at the same time; default: 1, on dask 4", metavar="N", min=1)
+    int | None, typer.Option(help="Sites that run at the same time; default: 1, or 4 on dask", metavar="N", min=1)
 ]
 
 
 def demo(
-    full: Annotated[bool, typer.Option("--full", help="20,000 source rows and the full search")] = False,
+    full: Annotated[bool, typer.Option("--full", help="20,000 source patients and the full tuning")] = False,
     seeds: Seeds = 3,
     processes: Processes = None,
     form: Annotated[
         Literal["csv", "omop", "meds"],
-        typer.Option("--as", metavar="csv|omop|meds", help="How the hospitals' extracts are written"),
+        typer.Option("--as", metavar="csv|omop|meds", help="Format of the simulated extracts"),
     ] = "csv",
     as_json: AsJson = False,
 ) -> None:
-    """Move a simulated registry's model to simulated hospitals, from extract to report."""
+    """Run the whole pipeline on a simulated registry and simulated hospitals."""
     from flows.demo import run_demo
 
     run_demo(full=full, seeds=seeds, processes=processes, form=form, console=make_printer(as_json))
@@ -60,7 +61,7 @@ def validate(
     as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
-    """Check a site's extract against its contract; exit 1 when it must not be used."""
+    """Check a site's extract against its contract; the exit code is 1 when it must not be used."""
     from tdrop.base import SiteStopped
     from tdrop.home import Workspace
 
@@ -78,7 +79,7 @@ def validate(
 
 
 def shift(site: SiteName, as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
-    """Show how different a site's patients are, before any training."""
+    """Show how different a site's patients are from the source's, before any training."""
     from tdrop.home import Workspace
 
     workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
@@ -100,7 +101,10 @@ def transfer(
     processes: Processes = None,
     again: Again = False,
     new_patients: Annotated[
-        bool, typer.Option("--new-patients", help="Made for the patients of batches since the promotion")
+        bool,
+        typer.Option(
+            "--new-patients", help="Use the patients of all batches since the promotion instead of the extract"
+        ),
     ] = False,
     runner: Runner = "processes",
     address: Address = None,
@@ -108,11 +112,11 @@ def transfer(
     as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
-    """Check, compare, train, choose, evaluate and report, for one or several target sites."""
+    """Run the whole pipeline for one or several target sites: check, compare, train, choose, evaluate, report."""
     from tdrop.home import Workspace
     from tdrop.methods import require_methods
 
-    # A misspelt name is reported before the seconds that the training libraries take to load.
+    # Before the training libraries load, which takes seconds.
     network = Workspace.at(contracts=contracts).network()
     for site in sites:
         network.target(site)
@@ -148,14 +152,12 @@ def rehearse(
     as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
-    """Let every labelled site play the new one, then open its outcomes: would we have been right?"""
+    """Test the pipeline: treat each site with outcomes as if it were new, then compare with its outcomes."""
     from tasks.settings import TransferSettings
     from tdrop.home import Workspace
 
     network = Workspace.at(contracts=contracts).network()
-    if table is None and len(network.contracts) != 1:
-        raise UsageError(f"say which table to rehearse; known: {', '.join(sorted(network.contracts)) or 'none yet'}")
-    table = table or next(iter(network.contracts))
+    table = table or only_table(network, "tdrop rehearse TABLE")
     network.contract(table)
     settings = TransferSettings(seeds=seeds, trials=trials, methods=tuple(method or ()), shares=shares)
     settings.chosen_methods()

@@ -1,4 +1,4 @@
-"""`tdrop init`, `add-table` and `add-site`: from a file to YAML with every guess marked."""
+"""`tdrop init`, `add-table` and `add-site`: write YAML from a file or a database, with every guess marked."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, contracts_option, make_printer
+from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, contracts_option, make_printer, only_table
 from tdrop.base import SiteStopped, UsageError
 
 if TYPE_CHECKING:
     from flows.printer import Printer
-    from tdrop.contracts import Extract, Network, Prepared
+    from tdrop.contracts import Extract, Prepared
     from tdrop.data import Asked, EventsAsked, TableProposal
 
-Labelled = Annotated[Path | None, typer.Option(help="A labelled extract: the source's", metavar="FILE")]
+Labelled = Annotated[Path | None, typer.Option(help="Extract of the source site, with outcomes", metavar="FILE")]
 Omop = Annotated[
     str | None,
     typer.Option(
-        help="Or an OMOP database: a folder of parquet files, a DuckDB file, or the variable with its address",
+        help="OMOP database instead of a file: a folder of parquet files, a DuckDB file, or the variable with its URL",
         metavar="PLACE",
     ),
 ]
-Meds = Annotated[Path | None, typer.Option(help="Or a folder of MEDS files", metavar="DIR")]
-Schema = Annotated[str | None, typer.Option("--cdm-schema", help="Schema of the OMOP tables", metavar="NAME")]
+Meds = Annotated[Path | None, typer.Option(help="Folder of MEDS files instead of a file", metavar="DIR")]
+Schema = Annotated[str | None, typer.Option("--cdm-schema", help="Database schema of the OMOP tables", metavar="NAME")]
 IndexCodes = Annotated[
     list[str] | None,
-    typer.Option("--index", help="Code of the record that makes a row; may be repeated", metavar="CODE"),
+    typer.Option("--index", help="Code of the event at which a patient enters; may be repeated", metavar="CODE"),
 ]
 OutcomeCodes = Annotated[
     list[str] | None, typer.Option("--outcome-code", help="Code of the outcome; may be repeated", metavar="CODE")
@@ -40,18 +40,23 @@ Outcome = Annotated[
     str | None, typer.Option(help="Column with the outcome: two values, several classes or a number", metavar="COLUMN")
 ]
 Time = Annotated[str | None, typer.Option(help="Column with the time of follow-up", metavar="COLUMN")]
-Event = Annotated[str | None, typer.Option(help="Column that says whether it was seen by then", metavar="COLUMN")]
-Horizon = Annotated[str | None, typer.Option(help="Within what time, e.g. '5 years'", metavar="TIME")]
+Event = Annotated[
+    str | None, typer.Option(help="Column that says whether the outcome happened by then", metavar="COLUMN")
+]
+Horizon = Annotated[
+    str | None, typer.Option(help="Time within which the outcome counts, e.g. '5 years'", metavar="TIME")
+]
 Competing = Annotated[
     list[str] | None,
-    typer.Option(help="Value of the event that rules the outcome out; may be repeated", metavar="VALUE"),
+    typer.Option(help="Value of --event that rules the outcome out; may be repeated", metavar="VALUE"),
 ]
 IdColumn = Annotated[str | None, typer.Option("--id", help="Column that identifies a patient", metavar="COLUMN")]
 
-#: What the site of a database is called that has an address and no name.
+#: Name of the source site where a database has a URL and no file name.
 DATABASE = "database"
 Level = Annotated[
-    float | None, typer.Option(help="Risk from which the site acts, e.g. 0.15 for 1 in 7", min=0.001, max=0.999)
+    float | None,
+    typer.Option(help="Risk from which the site acts, e.g. 0.15 for 1 in 7", metavar="RISK", min=0.001, max=0.999),
 ]
 
 
@@ -71,10 +76,10 @@ def init(
     cdm_schema: Schema = None,
     index: IndexCodes = None,
     outcome_code: OutcomeCodes = None,
-    most: Annotated[int, typer.Option(help="Features that are proposed from a database", min=1, max=300)] = 20,
+    most: Annotated[int, typer.Option(help="Most features from a database", metavar="N", min=1, max=300)] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Start a network from a labelled file, or a database: propose its table and source with every guess marked."""
+    """Create a network from one file or database with outcomes; every guess in its YAML is marked."""
     from tdrop.data import Asked
 
     asked = Asked(outcome, time, event, horizon, id_column, level, competing=tuple(competing or ()))
@@ -87,9 +92,9 @@ def init(
 def named_place(
     data: Path | None, omop: str | None, meds: Path | None, cdm_schema: str | None, site: str
 ) -> Path | Extract:
-    """The one place that was named: a file, or the database of events of a site."""
+    """The one extract that was named: a file, or a database of events."""
     if sum(source is not None for source in (data, omop, meds)) != 1:
-        raise UsageError("name one place: --data FILE, --omop PLACE or --meds DIR")
+        raise UsageError("give one of --data FILE, --omop PLACE and --meds DIR")
     if data is not None:
         return data
     from tdrop.contracts import Extract
@@ -104,7 +109,7 @@ def named_place(
         return Extract.model_validate({"location": str(Path(omop).absolute()), "reader": reader})
     name = omop.removeprefix("$")
     if "://" in omop:
-        # An address may hold a password, which is written nowhere: later commands need the variable.
+        # The address may hold a password, so it is not written down: later commands read the variable.
         name = f"{site.replace('-', '_')}_OMOP_URL".upper()
         os.environ[name] = omop
     elif name not in os.environ:
@@ -127,7 +132,7 @@ def _asked_of_events(index: list[str] | None, outcome: list[str] | None, horizon
 def write_network(
     folder: Path, data: Path | Extract, asked: Asked, table: str, events: EventsAsked | None = None
 ) -> tuple[Prepared, TableProposal]:
-    """Writes a new network with one table and its source; returns what was checked, and what was proposed."""
+    """Writes a new network with one table and its source; returns the checked rows and the proposal."""
     from tdrop.data import write_json_schemas
     from tdrop.home import make_folder
 
@@ -142,7 +147,7 @@ def write_network(
         require_file(data, "the labelled extract, CSV or Parquet")
     make_folder(folder.parent)
     with tempfile.TemporaryDirectory(prefix=".tdrop-", dir=folder.parent) as temporary:
-        # Written beside its place and moved there whole: a refusal leaves nothing behind.
+        # Written in a temporary folder and moved whole: a refusal leaves nothing behind.
         incoming = Path(temporary) / "data_contracts"
         for subfolder in ("tables", "sites"):
             (incoming / subfolder).mkdir(parents=True)
@@ -155,7 +160,7 @@ def write_network(
 
 def add_table(
     name: Annotated[str, typer.Argument(help="Name of the new table", metavar="NAME")],
-    data: Annotated[Path, typer.Option(help="A labelled extract: the source's", metavar="FILE")],
+    data: Annotated[Path, typer.Option(help="Extract of the source site, with outcomes", metavar="FILE")],
     outcome: Outcome = None,
     time: Time = None,
     event: Event = None,
@@ -166,7 +171,7 @@ def add_table(
     as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
-    """Add a table and its source to a network, proposed from one labelled file."""
+    """Add a table and its source site to a network, from one file with outcomes."""
     from tdrop.data import Asked
     from tdrop.home import Workspace
 
@@ -197,7 +202,7 @@ def add_site(
     as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
-    """Look at a new site's file or database, propose its YAML with every guess marked, and validate it."""
+    """Add a site: write its YAML from its file or database, with every guess marked, and validate it."""
     from tdrop.home import Workspace
 
     workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
@@ -205,7 +210,7 @@ def add_site(
     where = named_place(data, omop, meds, cdm_schema, name)
     if isinstance(where, Path):
         require_file(where, "the extract that the site sent")
-    contract = network.contract(table or _only_table(network))
+    contract = network.contract(table or only_table(network, "--table TABLE"))
     from flows.validate import check_only_source, check_sites
     from tdrop.contracts import parse_site
     from tdrop.data import propose_event_site, propose_site
@@ -228,7 +233,7 @@ def add_site(
     if site.role != "source":
         console.print_hint(f"Next:\n  tdrop transfer {name}{contracts_option(contracts)}")
     if site.labels_in_extract == "drop":
-        # The file that was sent holds them: nobody needs to make another one.
+        # The extract holds the outcomes as well.
         audit = f"tdrop audit {name} {data}{contracts_option(contracts)}"
         console.print_hint(f"and, to check the result on the outcomes that the file holds,\n  {audit}")
 
@@ -240,7 +245,7 @@ def as_name(text: str) -> str:
 
 
 def require_file(data: Path, expected: str) -> None:
-    """Refuses a path that is no file, or that a site's file would read as another; `expected` says what to give."""
+    """Refuses a path that is not a file, or that YAML would read as another; `expected` says what to give."""
     from tdrop.data import no_such_file
 
     if not data.is_file():
@@ -251,19 +256,12 @@ def require_file(data: Path, expected: str) -> None:
         )
 
 
-def _only_table(network: Network) -> str:
-    if len(network.contracts) != 1:
-        known = ", ".join(sorted(network.contracts)) or "none yet: `tdrop add-table` proposes one"
-        raise UsageError(f"say which table the file holds with --table; known: {known}")
-    return next(iter(network.contracts))
-
-
 def _propose(
     folder: Path, final: Path, data: Path | Extract, asked: Asked, table: str, events: EventsAsked | None = None
 ) -> tuple[Prepared, TableProposal]:
-    """Writes table and source into `folder`, which will be `final`, and checks the data against them.
+    """Writes table and source into `folder`, which is later moved to `final`, and checks the data against them.
 
-    Returns what was checked, and what was proposed.
+    Returns the checked rows and the proposal.
     """
     from tdrop.contracts import Network, load_network, parse_table
     from tdrop.data import prepare, propose_event_site, propose_event_table, propose_site, propose_table
@@ -276,7 +274,8 @@ def _propose(
         proposal = propose_event_table(table, data, events, base=final.parent)
     contract = parse_table(proposal.text, folder / "tables" / f"{table}.yaml")
     network = load_network(folder)
-    site = as_name(data.name.partition(".")[0]) if isinstance(data, Path) else _database_name(data)
+    where = data if isinstance(data, Path) else data.location
+    site = DATABASE if where is None else as_name(Path(where).name.partition(".")[0])
     if site in network.sites:
         site = f"{site}_{table}"
     placed = Network(final, {**network.contracts, table: contract}, network.sites, network.digests)
@@ -291,14 +290,6 @@ def _propose(
     return prepare(written.site(site), moved, home=folder), proposal
 
 
-def _database_name(extract: Extract) -> str:
-    return DATABASE if extract.location is None else as_name(Path(extract.location).name.partition(".")[0])
-
-
-def _level_of(prepared: Prepared, asked: Asked) -> dict[str, object]:
-    return {"level": prepared.site.decision.risk_level, "level_guessed": asked.level is None}
-
-
 def show_proposal(
     prepared: Prepared, proposal: TableProposal, asked: Asked, contracts: Path, table_option: str, console: Printer
 ) -> None:
@@ -307,6 +298,7 @@ def show_proposal(
     from tdrop.data import clean, in_people
 
     validation, table = prepared.validation, prepared.contract.name
+    level, binary = prepared.site.decision.risk_level, prepared.contract.task == "binary"
     guesses = sum(
         (contracts / file).read_text(encoding="utf-8").count("# guess")
         for file in (f"tables/{table}.yaml", f"sites/{prepared.site.name}.yaml")
@@ -317,7 +309,7 @@ def show_proposal(
             "source": prepared.site.name,
             "contracts": str(contracts),
             "guesses": guesses,
-            **(_level_of(prepared, asked) if prepared.contract.task == "binary" else {}),
+            **({"level": level, "level_guessed": asked.level is None} if binary else {}),
             "outcome": proposal.outcome,
             "left_out": dict(proposal.left_out),
             "doubts": dict(proposal.doubts),
@@ -326,9 +318,8 @@ def show_proposal(
     )
     console.print(f"Table '{table}' and source '{prepared.site.name}' are in {contracts}: {guesses} guesses marked.")
     console.print(f"{validation.read:,} rows read, {validation.used:,} used, {validation.quarantined:,} quarantined.")
-    level, binary = prepared.site.decision.risk_level, prepared.contract.task == "binary"
-    guessed = f"; a guess: say it with --level, or in sites/{prepared.site.name}.yaml" if asked.level is None else ""
     if binary:
+        guessed = f"; a guess: set it with --level or in sites/{prepared.site.name}.yaml" if asked.level is None else ""
         words = f"Decision: act on a risk of {level:g} or more, {in_people(level)} patients{guessed}."
         console.print(words, markup=False)
     console.print(proposal.outcome, markup=False)
@@ -343,7 +334,7 @@ def show_proposal(
         console.print(f"- {finding.sentence}" + (f"; {finding.fix}" if finding.fix else ""), markup=False)
     if validation.stopped:
         raise SiteStopped(
-            f"the source does not keep the proposed table yet; change {contracts} and run `tdrop validate`"
+            f"the source does not fit the proposed table yet; change {contracts} and run `tdrop validate`"
         )
     places = {"omop": ("database", "--omop PLACE"), "meds": ("files", "--meds DIR")}
     what, option = places.get(prepared.site.reader.kind, ("file", "--data FILE"))

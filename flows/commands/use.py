@@ -23,12 +23,12 @@ def score(
     site: SiteName,
     file: Annotated[Path, typer.Argument(help="A batch of patients in the site's format", metavar="FILE")],
     output: Annotated[
-        Path | None, typer.Option(help="Where to write the list; default: below the home", metavar="FILE")
+        Path | None, typer.Option(help="Where to write the list; default: below $TDROP_HOME", metavar="FILE")
     ] = None,
     as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
-    """Predict for new patients with the model that a person promoted."""
+    """Predict for new patients with the approved model."""
     from tdrop.base import plain, read_record, written
     from tdrop.contracts import Validation
     from tdrop.data import no_such_file
@@ -71,7 +71,7 @@ def score(
 
 
 def _require_free_place(output: Path, batch: Path, workspace: Workspace) -> None:
-    """Refuses, before anybody is scored, a place where the list cannot go or would take another file's."""
+    """Refuses an --output that cannot be written or would replace another file, before anybody is scored."""
     destination = output.absolute().resolve()
     if not destination.parent.is_dir():
         raise UsageError(f"there is no folder '{output.parent}' for the list; make it, or give another --output")
@@ -86,12 +86,12 @@ def _require_free_place(output: Path, batch: Path, workspace: Workspace) -> None
 def audit(
     site: SiteName,
     labels: Annotated[
-        Path, typer.Argument(help="Outcomes that have arrived: id and outcome columns", metavar="LABELS")
+        Path, typer.Argument(help="File with the known outcomes: an id and an outcome column", metavar="LABELS")
     ],
     as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
-    """Evaluate and report again on outcomes that have arrived; the models stay as they are."""
+    """Evaluate the models on outcomes that have arrived, and report again; the models do not change."""
     from flows.audit import run_audit
 
     run_audit(site, labels, contracts=contracts, console=make_printer(as_json))
@@ -100,15 +100,17 @@ def audit(
 def recalibrate(
     site: SiteName,
     labels: Annotated[
-        Path | None, typer.Argument(help="Known outcomes; default: those of the last audit", metavar="LABELS")
+        Path | None,
+        typer.Argument(help="File with the known outcomes; default: those of the last audit", metavar="LABELS"),
     ] = None,
     rung: Annotated[
-        str | None, typer.Option(help="A rung of the ladder instead of the recommended one, as the report names it")
+        str | None,
+        typer.Option(help="Change to make instead of the recommended one, as the report names it", metavar="NAME"),
     ] = None,
     as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
-    """Change the approved model by known outcomes, as the ladder recommends; the result is a candidate."""
+    """Adjust the approved model to known outcomes; the result is a new candidate."""
     from tdrop.base import plain
     from tdrop.data import no_such_file
     from tdrop.evaluate import OWN_MODEL, REFIT
@@ -150,7 +152,7 @@ def watch(
     as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
-    """Say whether it is time to retrain: where each rule of the watch stands, and what to do."""
+    """Show whether the approved model still suits its patients, and whether it is time to retrain."""
     from tdrop.base import counted, plain
     from tdrop.home import Workspace
 
@@ -188,7 +190,7 @@ def watch(
 
 
 def _pick_up(workspace: Workspace, site: str, console: Printer) -> dict[str, object]:
-    """Scores new batches as the deployed flow does, and says what came of it."""
+    """Scores new batches as the deployed flow does, and prints the result."""
     from tasks.batches import pick_up
 
     picked = pick_up(workspace, site)
@@ -209,7 +211,7 @@ def label_list(
     as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
-    """Pick the patients whose outcomes are most worth looking up; `tdrop audit` allows for how they were picked."""
+    """Pick the patients whose outcomes are most useful to look up; `tdrop audit` corrects for how they were picked."""
     from tasks.labels import write_list
     from tasks.run import last_run
     from tdrop.base import counted
@@ -237,7 +239,7 @@ def promote(
     as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
-    """Approve the site's candidate: make it the champion, the model that scoring uses. Needs --by and --note."""
+    """Approve the site's candidate: it becomes the champion, which `tdrop score` uses. Needs --by and --note."""
     from tdrop.base import plain
     from tdrop.home import Workspace, lock_site
 
@@ -259,7 +261,7 @@ def promote(
 
 
 def rollback(site: SiteName, as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
-    """Go back to the champion before this one."""
+    """Go back to the previous champion."""
     from tdrop.base import plain
     from tdrop.home import Workspace, lock_site
 
@@ -281,14 +283,16 @@ def rollback(site: SiteName, as_json: AsJson = False, contracts: Contracts = DEF
 def export(
     site: SiteName,
     folder: Annotated[
-        Path | None, typer.Option(help="An empty or new folder; default: below the home", metavar="DIR")
+        Path | None, typer.Option(help="An empty or new folder; default: below $TDROP_HOME", metavar="DIR")
     ] = None,
-    by: Annotated[str | None, typer.Option(help="Who lets another question leave", metavar="NAME")] = None,
-    note: Annotated[str | None, typer.Option(help="Why the same patients are asked again", metavar="TEXT")] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Who allows another report about the same patients", metavar="NAME")
+    ] = None,
+    note: Annotated[str | None, typer.Option(help="Why the same patients are reported again", metavar="TEXT")] = None,
     as_json: AsJson = False,
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
-    """Write a folder that may be mailed: the report with small counts hidden."""
+    """Write a report that may leave the hospital: small counts are hidden."""
     from tasks.run import last_run
     from tdrop.home import Workspace
 
@@ -332,7 +336,7 @@ def export(
 
 @contextmanager
 def _replaced_whole(folder: Path) -> Iterator[Path]:
-    """Yields an empty folder that takes the place of `folder` when the block ends well."""
+    """Yields an empty folder that replaces `folder` when the block ends without an error."""
     incoming = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
     try:
         yield incoming

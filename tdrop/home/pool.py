@@ -1,8 +1,8 @@
 """Worker processes that fit models.
 
-Torch keeps state per process and Prefect's tasks run in threads: a task therefore hands its fit to a worker process
-and waits. On a Dask cluster the task is already in a process of its own, no pool is open, and the same call runs in
-place. Results are identical either way.
+Torch keeps state per process and Prefect's tasks run in threads, so a task passes its fit to a worker process and
+waits. On a Dask cluster every task has its own process: no pool is open, and the same call runs there. The results are
+identical.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ PRELOADED = (
     "tdrop.forecast.run",
     "tasks.train",
 )
-#: How often a fit is tried whose worker died: the memory of a neighbour may have run out.
+#: How often a fit is tried if its worker dies, for example because memory ran out.
 TRIES = 3
 
 _pool: WorkerPool | None = None
-#: Whether somebody has decided how many worker processes there are.
+#: Whether the number of worker processes was decided.
 _decided = False
 _spans: list[tuple[float, float]] = []
 
 
 class WorkerPool:
-    """Worker processes with one fit at a time each, so that a death is known to be of that fit and no other."""
+    """Worker processes with one fit each, so that a worker's death concerns that fit only."""
 
     def __init__(self, count: int) -> None:
-        # A worker exits when the other end of its pipe closes: with this process, or when this one is interrupted.
+        # A worker exits when the other end of its pipe closes: when this process ends or is interrupted.
         self._lifeline, self._hold = CONTEXT.Pipe(duplex=False)
         self._count = count
         self._idle: queue.Queue[ProcessPoolExecutor] = queue.Queue()
@@ -76,7 +76,7 @@ class WorkerPool:
                         future = worker.submit(_timed, fn, args, kwargs)
                     return future.result()
                 except (BrokenProcessPool, OSError, EOFError):
-                    # Whoever forks the workers may be about to die with this one.
+                    # The server process that forks workers may be about to end with this one.
                     time.sleep(0.2)
                     worker = self._start()
             raise_if_interrupted()
@@ -98,7 +98,7 @@ class WorkerPool:
 
 @contextmanager
 def _ignoring_ctrl_c() -> Iterator[None]:
-    """Processes started inside the block never receive Ctrl-C, which a terminal sends to the whole group."""
+    """Processes that start inside the block never receive Ctrl-C, which a terminal sends to the whole group."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -108,9 +108,9 @@ def _ignoring_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def worker_processes(count: int | None = None) -> Iterator[None]:
-    """Opens `count` worker processes (default: one per core) for the block; 0 computes in this process.
+    """Starts `count` worker processes (default: one per core) for the block; with 0 this process computes.
 
-    Inside such a block another changes nothing: whoever starts a command decides.
+    Inside such a block a second one has no effect: the command decides.
     """
     global _pool, _decided
     if _decided:
@@ -134,10 +134,10 @@ def worker_processes(count: int | None = None) -> Iterator[None]:
 
 
 def preload_workers() -> None:
-    """Starts loading what workers need, while this process has other things to do."""
+    """Starts loading what workers need, in the background."""
     if CONTEXT.get_start_method() == "forkserver":
         CONTEXT.set_forkserver_preload(["tdrop.home.preload"])
-        # First and by itself: it lets Ctrl-C through again once it has started its own process.
+        # First and separately, because it unblocks Ctrl-C when its process has started.
         resource_tracker.ensure_running()
         with _ignoring_ctrl_c():
             forkserver.ensure_running()
@@ -155,9 +155,9 @@ def compute(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 
 def compute_all(fn: Callable[..., R], calls: Sequence[tuple[Any, ...]], done: Callable[[], None]) -> list[R]:
-    """Makes calls that use `compute`, side by side, and returns their results in order; `done` is called after each.
+    """Makes calls that use `compute` in parallel and returns their results in order; calls `done` after each.
 
-    On a worker of a Dask cluster the calls spread over the cluster.
+    On a worker of a Dask cluster the calls are spread over the cluster.
     """
 
     def call(arguments: tuple[Any, ...]) -> R:
@@ -191,13 +191,13 @@ def _on_dask_worker() -> bool:
 
 
 def tune_garbage_collector() -> None:
-    """Runs the garbage collector a hundred times less often: imports make a million objects that all stay."""
+    """Runs the garbage collector a hundred times less often: imports create a million permanent objects."""
     gc.set_threshold(70_000, 20, 20)
 
 
 def set_one_thread() -> None:
     """Lets every fit use one thread, so that results do not depend on the number of cores."""
-    # Where torch is not loaded yet, it reads this when it is; work without torch need not load it.
+    # Torch reads this when it is loaded; work without torch need not load it.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     if (torch := sys.modules.get("torch")) is not None:
         torch.set_num_threads(1)
@@ -211,7 +211,7 @@ def _start_worker(lifeline: Connection) -> None:
 
 
 def _exit_with_parent(lifeline: Connection) -> None:
-    """Ends this worker when its parent's end of the pipe closes: nobody would ever send it work again."""
+    """Ends this worker when its parent's end of the pipe closes: it would get no more work."""
     lifeline.poll(None)
     os._exit(1)
 
@@ -228,7 +228,7 @@ def reset_spans() -> None:
 
 
 def busy_seconds(spans: Sequence[tuple[float, float]] | None = None) -> float:
-    """Seconds during which at least one fit ran, of this process unless given; overlaps count once."""
+    """Seconds during which at least one fit ran, by default in this run; overlaps count once."""
     total, reached = 0.0, 0.0
     for start, end in sorted(_spans if spans is None else spans):
         total += max(0.0, end - max(start, reached))

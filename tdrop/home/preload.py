@@ -1,6 +1,6 @@
-"""What every worker process needs, loaded once by the server process that they are forked from.
+"""Loads what every worker process needs, once, in the server process that they are forked from.
 
-By name: this package may not import the packages that are loaded.
+By name, because this package may not import the loaded packages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tdrop.home.pool import PRELOADED, tune_garbage_collector
 def _print_unless_command_ended(
     kind: type[BaseException], error: BaseException, traceback: TracebackType | None
 ) -> None:
-    """Prints an error of a worker, but not that its first message never came: the command that forked it has ended."""
+    """Prints errors of a worker, except that its first message never came: then the command has ended."""
     if not issubclass(kind, EOFError):
         sys.__excepthook__(kind, error, traceback)
 
@@ -25,5 +25,5 @@ sys.excepthook = _print_unless_command_ended
 tune_garbage_collector()
 for name in PRELOADED:
     import_module(name)
-# What stays for ever is not looked through, and so not copied, in every worker.
+# The garbage collector ignores these objects, so that their memory is not copied into every worker.
 gc.freeze()

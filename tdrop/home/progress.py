@@ -1,10 +1,9 @@
-"""How far a run has come, and whether it was told to stop.
+"""Progress of a run, and its interruption.
 
-Tasks say here how far they are, the command line draws it, and Prefect's log keeps what may leave.
+Tasks emit progress; the command line draws it, and Prefect's log stores what may leave.
 
-Every fit asks before it begins whether the command was interrupted: an interrupted run must neither choose among the
-fits that happened to be done nor open a label. Fits that were ended early therefore raise `Interrupted`, which is never
-counted as a method's failure.
+Every stage and every fit first checks whether the command was interrupted: an interrupted run must neither choose among
+the fits that happen to be done nor open a label. `Interrupted` is never counted as a method's failure.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ class Event:
     Attributes:
         site: The site it belongs to.
         stage: The stage in words: "read and check", "tune", ...
-        done: Steps of the stage finished; equal to total when the stage is over.
+        done: Finished steps of the stage; equal to `total` when the stage is over.
         total: Steps of the stage.
-        detail: What the person at the terminal may want to know: counts, a verdict.
-        public: The part of it that may be kept by a Prefect server: no number of patients.
+        detail: Text for the terminal: counts, a verdict.
+        public: The part of it that a Prefect server may store: no number of patients.
     """
 
     site: str
@@ -56,20 +55,20 @@ def remove_listeners() -> None:
 
 
 def emit_progress(site: str, stage: str, done: int = 1, total: int = 1, detail: str = "", public: str = "") -> None:
-    """Tells the listeners."""
+    """Calls all listeners."""
     for listener in _listeners:
         listener(Event(site, stage, done, total, detail, public))
 
 
 def start_stage(site: str, stage: str, total: int) -> None:
-    """Announces how many steps a stage has."""
+    """Starts a stage of so many steps."""
     with _lock:
         _counts[site, stage] = (0, total)
     emit_progress(site, stage, 0, total)
 
 
 def set_steps_done(site: str, stage: str, done: int, detail: str = "") -> None:
-    """Tells that at least so many announced steps are done."""
+    """Emits that at least so many steps are done."""
     with _lock:
         before, total = _counts.get((site, stage), (done, done))
         if before >= done:
@@ -79,7 +78,7 @@ def set_steps_done(site: str, stage: str, done: int, detail: str = "") -> None:
 
 
 def advance(site: str, stage: str, detail: str = "") -> None:
-    """Tells that one more announced step is done; silent where nothing was announced, as on a cluster's worker."""
+    """Emits that one more step is done; does nothing if the stage was not started here, as on a cluster's worker."""
     with _lock:
         if (site, stage) not in _counts:
             return
@@ -89,14 +88,14 @@ def advance(site: str, stage: str, detail: str = "") -> None:
     emit_progress(site, stage, done, total, detail, detail)
 
 
-SENTENCE = "interrupted: nothing is half-written, and the same command goes on from the last finished step"
+SENTENCE = "interrupted: nothing is half-written; the same command goes on from the last finished step"
 
 _requested = threading.Event()
 _callbacks: list[Callable[[], None]] = []
 
 
 class Interrupted(TdropError):
-    """The command was told to stop."""
+    """The command was interrupted."""
 
     exit_code = 130
 
@@ -105,18 +104,18 @@ class Interrupted(TdropError):
 
 
 def interrupt_requested() -> bool:
-    """Whether the command was told to stop."""
+    """Whether the command was interrupted."""
     return _requested.is_set()
 
 
 def raise_if_interrupted() -> None:
-    """Raises `Interrupted` once the command was told to stop."""
+    """Raises `Interrupted` after the command was interrupted."""
     if _requested.is_set():
         raise Interrupted
 
 
 def request_interrupt() -> None:
-    """Tells everything in this process to stop, and runs the callbacks once."""
+    """Interrupts everything in this process, and runs the callbacks once."""
     if _requested.is_set():
         return
     _requested.set()
@@ -127,7 +126,7 @@ def request_interrupt() -> None:
 
 
 def clear_interrupt() -> None:
-    """Forgets the request, where a command was only waiting for it."""
+    """Forgets the request: `tdrop ui` ends by one as it should."""
     _requested.clear()
 
 

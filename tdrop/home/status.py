@@ -1,7 +1,6 @@
-"""One status file per site: what the last run was made from, and how it ended.
+"""One status file per site: the inputs of the last run, and how it ended.
 
-Comparing it with what is there now tells, without importing anything heavy, whether a scheduled
-run has anything to do.
+Comparing the inputs with the present ones shows, without heavy imports, whether a scheduled run has anything to do.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from tdrop.home.workspace import PRIVATE, ResolvedSite, Workspace, write_private
 
 logger = logging.getLogger(__name__)
 STATUS = "status.json"
-#: There while a run is under way; left behind by one that was killed.
+#: Exists while a run goes on; a killed run leaves it behind.
 RUNNING = "running.json"
 
 
@@ -33,12 +32,12 @@ class Inputs:
     """Digests of everything that a transfer of a site depends on.
 
     Attributes:
-        contract: Of the site's, its table's and its source's files.
-        source_data: Of the sources' extracts.
-        target_data: Of the site's.
-        labels: Of its label file, or None.
-        settings: As the run was started.
-        code: Of this program.
+        contract: Digest of the files of the site, its table and its sources.
+        source_data: Digests of the sources' extracts.
+        target_data: Digest of the site's extract.
+        labels: Digest of its label file, or None.
+        settings: The settings of the run.
+        code: Digest of this program.
     """
 
     contract: str
@@ -55,12 +54,12 @@ class Status:
 
     Attributes:
         site: Name of the site.
-        inputs: What it was made from; None where that was not known yet.
+        inputs: What it was made from; None if it ended before that was known.
         outcome: done, not recorded, stopped, failed or interrupted.
-        ended: When.
-        started: When.
-        sentence: What came of it.
-        reason: Of an extract that was refused, the first thing to mend.
+        ended: When it ended.
+        started: When it started.
+        sentence: The result in a sentence.
+        reason: If the extract was refused, the first thing to correct.
     """
 
     site: str
@@ -74,11 +73,11 @@ class Status:
 
 @dataclass(frozen=True)
 class RunningNote:
-    """A run that is under way, or was when its process ended.
+    """A run that goes on, or went on when its process ended.
 
     Attributes:
         flow_run: Its id in Prefect.
-        started: When it began.
+        started: When it started.
     """
 
     flow_run: str
@@ -86,7 +85,7 @@ class RunningNote:
 
 
 def read_note(workspace: Workspace, site: str) -> RunningNote | None:
-    """The note of a run that is under way or was interrupted, or None."""
+    """The note of a run that goes on or was interrupted, or None."""
     try:
         return read_record(RunningNote, workspace.site(site) / RUNNING)
     except (OSError, ValueError, DataError):
@@ -95,13 +94,13 @@ def read_note(workspace: Workspace, site: str) -> RunningNote | None:
 
 @contextmanager
 def mark_as_running(workspace: Workspace, site: str, flow_run: str) -> Iterator[None]:
-    """Leaves a note for the block; where the process is interrupted or killed inside it, the note stays."""
+    """Writes a note that exists during the block, and stays if the process is interrupted or killed."""
     note = workspace.site(site) / RUNNING
     write_private(note, json.dumps(plain(RunningNote(flow_run, now()))))
     try:
         yield
     except Exception:
-        # What is no Exception was told to stop: Ctrl-C, or Prefect's answer to SIGTERM.
+        # Ctrl-C and Prefect's reaction to SIGTERM are not subclasses of Exception.
         if not interrupt_requested():
             note.unlink(missing_ok=True)
         raise
@@ -124,7 +123,7 @@ def current_inputs(site: ResolvedSite, settings: Mapping[str, Any]) -> Inputs:
 
 @contextmanager
 def lock_site(workspace: Workspace, site: str) -> Iterator[None]:
-    """Lets a second run of a site wait for the first; it then finds nothing changed."""
+    """Locks a site for the block. A second run of the site waits, and then usually finds nothing changed."""
     lock = _lock(workspace, site)
     try:
         lock.acquire(timeout=0)
@@ -139,7 +138,7 @@ def lock_site(workspace: Workspace, site: str) -> Iterator[None]:
 
 @contextmanager
 def lock_idle_site(workspace: Workspace, site: str) -> Iterator[None]:
-    """Keeps runs of a site away for the block; refuses while one is under way."""
+    """Locks a site for the block; raises if a run of it goes on."""
     try:
         with _lock(workspace, site).acquire(timeout=0):
             yield
@@ -154,7 +153,7 @@ def _lock(workspace: Workspace, site: str) -> FileLock:
 
 
 def is_running(workspace: Workspace, site: str) -> bool:
-    """Whether a run of the site is under way; it is asked without making a lock, so that reading a home is enough."""
+    """Whether a run of the site goes on; creates no lock file, so that it works in a read-only home."""
     try:
         with (workspace.root / "locks" / f"{site}.lock").open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -166,7 +165,7 @@ def is_running(workspace: Workspace, site: str) -> bool:
 
 
 def read_status(workspace: Workspace, site: str) -> Status | None:
-    """The site's status, or None before its first run or when the file is not readable."""
+    """The site's status; None before its first run, or if the file cannot be read."""
     note = read_note(workspace, site)
     if note is not None and not is_running(workspace, site):
         return Status(site, None, "interrupted", None, note.started, SENTENCE)
@@ -182,14 +181,14 @@ def write_status(workspace: Workspace, status: Status) -> None:
 
 
 def update_status_sentence(workspace: Workspace, site: str, use: str) -> None:
-    """Lets the status of a site whose report was made anew say what that report says."""
+    """Updates the sentence of a site's status after its report was made again."""
     status = read_status(workspace, site)
     if status is not None and status.outcome == "done":
         write_status(workspace, replace(status, sentence=use))
 
 
 def nothing_changed(workspace: Workspace, site: str, inputs: Inputs) -> bool:
-    """Whether the last run ended well and started from exactly these inputs."""
+    """Whether the last run was successful and had exactly these inputs."""
     status = read_status(workspace, site)
     good = status is not None and status.outcome == "done" and status.inputs == inputs
     return good and (workspace.latest(site) / "report.html").is_file()

@@ -35,6 +35,7 @@ from pydantic import Field
 
 from tdrop.base import DataError, plain, read_record, write_json
 from tdrop.home.pool import compute
+from tdrop.home.progress import raise_if_interrupted
 from tdrop.home.workspace import PRIVATE, ResolvedSite, Workspace, write_private
 
 logger = logging.getLogger(__name__)
@@ -63,36 +64,35 @@ def file_digest(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-#: Below the home. Without it what was made before is not recognised, and other stand-ins are counted in what leaves.
+#: The home's secret. Without it earlier stages are not recognised, and exports use other stand-ins.
 SECRET = "digest.key"
 
 
 def keyed_digest(home: Path, digest: str) -> str:
-    """A digest as this home tells it.
+    """The digest, keyed with the home's secret.
 
-    Whoever knows all patients of a site but one could compute a plain digest of the rows for every guess about the
-    last, and compare it with the one in a report or in MLflow. One keyed with the home's secret says within the home
-    whether two runs are of the same rows, and to everybody else nothing.
+    From a plain digest of the rows, somebody who knows all patients of a site but one could test guesses about the last
+    one. A keyed digest shows within the home whether two runs have the same rows, and tells everybody else nothing.
     """
     file = home / SECRET
     if not file.is_file():
         home.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
         with FileLock(home / f"{SECRET}.lock", mode=0o600):
-            if not file.is_file():  # of two processes the first one's stays
+            if not file.is_file():  # another process may have been first
                 write_private(file, secrets.token_hex(32))
     return hmac.digest(file.read_bytes(), digest.encode(), "sha256").hex()
 
 
 @dataclass(frozen=True)
 class Ref:
-    """A finished stage: where it lies, and the digest of what it holds.
+    """A finished stage: its folder, and the digest of its files.
 
     Attributes:
         stage: Name of the stage.
-        folder: Its folder below the store.
+        folder: Its folder, relative to the store.
         digest: Digest of its files, keyed with the home's secret.
-        store: Where the store is; never written down, so that a home can be moved.
-        reused: Whether it was found and not made.
+        store: The folder of the store; not saved, so that a home can be moved.
+        reused: Whether it was in the store already.
     """
 
     stage: str
@@ -108,18 +108,18 @@ class Ref:
 
     @property
     def seconds(self) -> float | None:
-        """How long a worker process took to make it, with what it continues; None where that was not measured."""
+        """How long a worker process took to make it and the stages it continues; None if that was not measured."""
         file = self.path / TIMES
         return float(self.json(TIMES)["seconds"]) if file.is_file() else None
 
     @property
     def is_intact(self) -> bool:
-        """Whether every file is as the stage was finished."""
+        """Whether no file changed since the stage was finished."""
         return self.digest == stage_digest(Path(self.store).parent, _contents(self.path))
 
     @property
     def content_digest(self) -> str:
-        """Digest of its files that every home gives the same work: models are compared by it. It never leaves."""
+        """Digest of its files without the home's secret, by which models are compared. It must not leave the home."""
         return digest_of(self.json(MANIFEST)["files"])
 
     def json(self, name: str) -> Any:
@@ -131,41 +131,41 @@ class Ref:
         return read_record(kind, self.path / name)
 
     def find(self, kind: type[Record], name: str) -> Record | None:
-        """Reads one of the stage's records; None where the stage has none."""
+        """Reads one of the stage's records; None if the stage does not have it."""
         return self.record(kind, name) if (self.path / name).is_file() else None
 
 
 def stage_digest(home: Path, contents: Mapping[str, str]) -> str:
-    """The digest of a stage by its files' digests, keyed with the home's secret."""
+    """The keyed digest of a stage from the digests of its files."""
     return keyed_digest(home, digest_of(contents))
 
 
-#: Packages whose version decides what a stage holds.
-DECIDING = ("torch", "scikit-learn", "numpy", "pandas", "scipy", "great-expectations")
-#: What only draws or starts runs: a changed wording must not train every model again.
-NOT_DECIDING = ("tdrop/report/", "tdrop/figures/", "flows/")
+#: Packages whose versions can change the content of a stage.
+PACKAGES = ("torch", "scikit-learn", "numpy", "pandas", "scipy", "great-expectations")
+#: Code that only draws or starts runs: a changed wording must not train every model again.
+NO_CONTENT = ("tdrop/report/", "tdrop/figures/", "flows/")
 
 
 @cache
 def code_digest() -> str:
-    """Digest of what decides a stage's content: the library's and the tasks' source, and the packages they rest on."""
+    """Digest of all that can change a stage: source of the library and the tasks, and versions of packages."""
     return _digest_files(deciding_files())
 
 
 @cache
 def program_digest() -> str:
-    """Digest of the whole program, drawing and wiring included: it decides whether a site's run has anything to do."""
+    """Digest of the whole program, drawing and wiring included: if it changes, a site is run again."""
     return _digest_files(program_files())
 
 
 def deciding_files() -> dict[str, Path]:
-    """By name, the source that decides a stage's content."""
+    """By name, the source files that can change the content of a stage."""
     source = ((name, file) for name, file in program_files().items() if file.suffix.startswith(".py"))
-    return {name: file for name, file in source if not name.startswith(NOT_DECIDING)}
+    return {name: file for name, file in source if not name.startswith(NO_CONTENT)}
 
 
 def program_files() -> dict[str, Path]:
-    """The whole program's files by name, the package's first."""
+    """By name, all files of the program."""
     project = Path(__file__).parents[2]
     files = [file for package in ("tdrop", "tasks", "flows") for file in sorted((project / package).rglob("*"))]
     source = (file for file in files if file.is_file() and "__pycache__" not in file.parts)
@@ -173,7 +173,7 @@ def program_files() -> dict[str, Path]:
 
 
 def _digest_files(files: Mapping[str, Path]) -> str:
-    digest = hashlib.sha256(canonical({package: version(package) for package in DECIDING}).encode())
+    digest = hashlib.sha256(canonical({package: version(package) for package in PACKAGES}).encode())
     for name, file in files.items():
         digest.update(name.encode())
         digest.update(file.read_bytes())
@@ -181,9 +181,9 @@ def _digest_files(files: Mapping[str, Path]) -> str:
 
 
 class Stage(Generic[P]):
-    """What `stage` makes of a function that writes files into a folder: called with a site, it returns the `Ref`.
+    """A function that writes files into a folder, made into one that takes a site and returns the `Ref` of the stage.
 
-    A Prefect task may be made of it: its signature is that of the function with `site` in the place of the folder.
+    It can be a Prefect task: its signature is that of the function, with `site` instead of the folder.
     """
 
     def __init__(self, name: str, build: Callable[..., None], in_worker: bool, of_site: bool) -> None:
@@ -197,10 +197,11 @@ class Stage(Generic[P]):
         """Returns the stage for these inputs, building it only when the store does not have it.
 
         Args:
-            site: The site, or the workspace, in whose store it is.
+            site: The site or the workspace whose store is used.
             *args: The inputs of the stage.
             **kwargs: The same by name.
         """
+        raise_if_interrupted()
         bound = self.__signature__.bind(site, *args, **kwargs)
         bound.apply_defaults()
         inputs = dict(bound.arguments)
@@ -217,7 +218,7 @@ class Stage(Generic[P]):
         return Store(root).make(self.name, {name: _as_input(value) for name, value in inputs.items()}, build)
 
     def build_timed(self, folder: Path, **inputs: Any) -> None:
-        """Writes the stage's files and how long that took; a stage that continues another has brought its time."""
+        """Writes the stage's files and how long that took, added to the time of a stage that it continues."""
         started = time.perf_counter()
         self.build(folder, **inputs)
         seconds, times = time.perf_counter() - started, folder / TIMES
@@ -229,7 +230,7 @@ class Stage(Generic[P]):
 
 
 def _find_stage(module: str, name: str) -> Any:
-    """A stage in another process, by its module, where a Prefect task may have been made of it."""
+    """Finds a stage by its module and name in another process, below the Prefect task made of it."""
     return inspect.unwrap(getattr(import_module(module), name), stop=lambda made: isinstance(made, Stage))
 
 
@@ -244,12 +245,12 @@ def stage(name: str, *, in_worker: bool = False) -> Callable[[Callable[Concatena
 
 
 def site_stage(name: str) -> Callable[[Callable[Concatenate[Path, ResolvedSite, P], None]], Stage[P]]:
-    """Declares a stage whose function also takes the site: it depends on the site's files."""
+    """Declares a stage whose function also takes the site, because it depends on the site's files."""
     return lambda build: Stage(name, build, in_worker=False, of_site=True)
 
 
 def _as_input(value: Any) -> Any:
-    """A value as it enters a stage's key."""
+    """An input as part of a stage's key."""
     digest = getattr(value, "digest", None)
     if digest is not None:
         return digest
@@ -267,26 +268,26 @@ class Store:
         self.root = home / "store"
 
     def make(self, stage: str, inputs: Mapping[str, Any], build: Callable[[Path], None]) -> Ref:
-        """Returns the stage for these inputs, building it only when it is not there intact.
+        """Returns the stage for these inputs, and builds it if it is not there intact.
 
         Args:
             stage: Name of the stage.
-            inputs: Digests and settings that the result depends on; plain JSON.
+            inputs: Digests and settings that the result depends on, as plain JSON values.
             build: Writes the stage's files into the folder it is given.
         """
         key = digest_of({"stage": stage, "inputs": dict(inputs), "code": code_digest()})
         folder = self.root / stage / key[:32]
         writable = os.access(self.root, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
         if not writable and (kept := _digest_if_intact(self.root.parent, folder)) is not None:
-            # A home that may only be read: what is finished is used as it is.
+            # A read-only home: finished stages are used as they are.
             return Ref(stage, folder.relative_to(self.root).as_posix(), kept, str(self.root), True)
-        # Another site's run may be making the same stage: what depends on the source alone is made once for all.
+        # Another site's run may be making the same stage, if it depends on the source alone.
         with _locked(folder):
             digest = _digest_if_intact(self.root.parent, folder)
             reused = digest is not None
             if digest is None:
                 digest = self._build(folder, inputs, build)
-            os.utime(folder)  # pruning takes the oldest unused first
+            os.utime(folder)  # pruning goes by this time
         return Ref(stage, folder.relative_to(self.root).as_posix(), digest, str(self.root), reused)
 
     def _build(self, folder: Path, inputs: Mapping[str, Any], build: Callable[[Path], None]) -> str:
@@ -295,9 +296,9 @@ class Store:
         try:
             build(incoming)
             contents = _contents(incoming)
-            # The sign of a finished stage. Its inputs lead from a site's rows to whatever was made of them.
+            # Marks the stage as finished. By the inputs, pruning finds all that was made from a site's rows.
             write_json(incoming / MANIFEST, {"inputs": dict(inputs), "files": contents})
-            with suppress(OSError):  # two who waited for a build that failed may both have built it
+            with suppress(OSError):  # after a failed build, two waiting runs may both have built it
                 incoming.rename(folder)
             if not folder.is_dir():
                 raise DataError(f"cannot write below '{folder.parent}'; check space and rights")
@@ -308,14 +309,14 @@ class Store:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Lets one thread of one process at a time make a stage; the lock goes with a process that dies."""
+    """Lets one thread at a time make a stage; if its process dies, the lock is free."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder.with_name(f".{folder.name}.lock"), mode=0o600)
     with lock:
         try:
             yield
         finally:
-            # Whoever waits for the removed file still finds the stage; whoever comes later has no need to wait.
+            # Runs that wait for the removed file find the stage; later runs need not wait.
             Path(lock.lock_file).unlink(missing_ok=True)
 
 
@@ -325,7 +326,7 @@ def _contents(folder: Path) -> dict[str, str]:
 
 
 def _digest_if_intact(home: Path, folder: Path) -> str | None:
-    """The digest of a finished stage, or None when it is absent or was damaged."""
+    """The digest of a finished stage; None if it is absent or damaged, and then its folder is removed."""
     try:
         contents = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
         if contents == _contents(folder):
@@ -340,13 +341,13 @@ def _digest_if_intact(home: Path, folder: Path) -> str | None:
 
 @dataclass(frozen=True)
 class SealedFile:
-    """A plain document in a file of its own, with a keyed digest of everything that it holds.
+    """A JSON document in a file, with a keyed digest of its content.
 
     Attributes:
-        home: Whose secret keys the digest.
-        file: Where it is.
+        home: The home whose secret keys the digest.
+        file: The file.
         name: Key of the document in the file.
-        kind: What it is: a digest of one kind is none of another.
+        kind: Kind of document, part of the digest: a document of another kind does not pass.
     """
 
     home: Path
@@ -355,12 +356,12 @@ class SealedFile:
     kind: str
 
     def write(self, document: Any) -> None:
-        """Writes the document, for the owner alone."""
+        """Writes the document, readable for its owner only."""
         sealed = {"seal": self._seal(document), self.name: document}
         write_private(self.file, json.dumps(sealed, separators=(",", ":"), allow_nan=False) + "\n")
 
     def read(self) -> Any:
-        """The document; None where it was altered or damaged since it was written."""
+        """The document; None if it was altered or damaged since it was written."""
         try:
             content = json.loads(self.file.read_bytes())
             document, seal = content[self.name], content["seal"]

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 #: Owner-only: reports hold patients' risks.
 PRIVATE = 0o700
-#: Below the home: one folder per rehearsed table, each a home of its own.
+#: Folder in the home with one folder per rehearsed table, each a home of its own.
 REHEARSALS = "rehearsals"
 
 
 def default_home() -> Path:
     """Where everything is written: `$TDROP_HOME`, or `.tdrop` below the working directory."""
-    # A variable that is set to nothing says nothing, and a shell leaves ~ as it is in some files of settings.
+    # An empty variable counts as not set; some files of settings leave ~ unexpanded.
     return Path(os.environ.get("TDROP_HOME") or ".tdrop").expanduser().absolute()
 
 
-#: No telemetry, no chatter, and enough patience for an embedded Prefect on a slow disk.
+#: No telemetry, few messages, and enough time for Prefect to start on a slow disk.
 DEFAULTS: Mapping[str, str] = {
     "DO_NOT_TRACK": "true",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    # Prefect's V2 page asks an analytics host before it looks at any setting; its V1 page asks nobody.
+    # Prefect's V2 page contacts an analytics host before it reads any setting; its V1 page does not.
     "PREFECT_SERVER_UI_V2_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",
@@ -42,7 +42,7 @@ DEFAULTS: Mapping[str, str] = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    # The record task itself tries again, with longer waits; MLflow's own seven tries take minutes each time.
+    # The task that records tries again with longer waits; MLflow's own seven tries take minutes.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "GX_ANALYTICS_ENABLED": "false",
     # Results must not depend on how many cores there are: parallelism is by processes.
@@ -53,12 +53,10 @@ DEFAULTS: Mapping[str, str] = {
 
 
 def prepare_environment() -> None:
-    """Sets what other packages read from the environment, where the user has not; called before they are imported.
+    """Sets environment variables for other packages, unless the user has; called before they are imported.
 
-    Embedded Prefect keeps its files below the home as well.
-
-    Whatever is written is for its owner alone, also by a deployment or a cluster's worker: stages and reports hold
-    patients' values.
+    Prefect's own files go to the home as well. Files are readable for their owner only, also those that a deployment or
+    a cluster's worker writes: stages and reports hold patients' values.
     """
     os.umask(0o077)
     for name, value in DEFAULTS.items():
@@ -68,7 +66,7 @@ def prepare_environment() -> None:
 
 
 def silence_logs() -> None:
-    """Keeps other packages' warnings and logs off the terminal; `-v` does without this."""
+    """Keeps other packages' warnings and logs off the terminal, unless -v is given."""
     for name, value in {
         # Flow runs are logged to the server at level INFO; the terminal has lines of its own.
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
@@ -82,7 +80,7 @@ def silence_logs() -> None:
 
 
 def _stamp(file: Path) -> tuple[int, int]:
-    """When a file was written and how long it is; nothing where a link leads nowhere, as those of editors' locks do."""
+    """When a file was written, and its size; zeros for a broken link, such as an editor's lock."""
     try:
         status = file.stat()
     except OSError:
@@ -92,7 +90,7 @@ def _stamp(file: Path) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Workspace:
-    """The home that everything is written below, and the folder of contracts; both absolute."""
+    """The home, into which everything is written, and the folder of contracts; both absolute."""
 
     home: str
     contracts: str
@@ -101,7 +99,7 @@ class Workspace:
     def at(
         cls, home: str | Path | None = None, contracts: str | Path | None = None, *, writes: bool = True
     ) -> Workspace:
-        """Resolves both against the working directory and makes sure that the home can be written, or only read."""
+        """Resolves both against the working directory, and checks that the home can be written (or read)."""
         chosen = Path(home).absolute() if home else default_home()
         try:
             if writes:
@@ -125,7 +123,7 @@ class Workspace:
 
     @property
     def main(self) -> Path:
-        """The home that remembers what left and has the secret of stand-ins: of a rehearsal the one it lies below."""
+        """The home with the record of exports and their secret; for a rehearsal the home that it is part of."""
         return self.root.parents[1] if self.root.parent.name == REHEARSALS else self.root
 
     @property
@@ -135,7 +133,7 @@ class Workspace:
 
     @property
     def sites(self) -> Path:
-        """The folder with one folder a site."""
+        """The folder with one folder per site."""
         return self.root / "sites"
 
     def site(self, name: str) -> Path:
@@ -143,23 +141,23 @@ class Workspace:
         return self.sites / name
 
     def latest(self, name: str) -> Path:
-        """One site's last good report folder."""
+        """The folder of a site's last report."""
         return self.site(name) / "latest"
 
     def network(self) -> Network:
-        """Reads the tables and sites; again only when a file changed, because every step of a run asks for them."""
+        """Reads the tables and sites; cached until a file changes, because every step of a run needs them."""
         folder = Path(self.contracts)
         return _read_network(folder, tuple((str(file), *_stamp(file)) for file in sorted(folder.rglob("*.y*ml"))))
 
     def resolve(self, name: str) -> ResolvedSite:
-        """A site with everything that its files say; once per run, which then passes it on."""
+        """A site with all that its files say about it."""
         network = self.network()
         site = network.site(name)
         return ResolvedSite(self, network, site, network.contract_of(site), network.sources_of(site))
 
 
 class Where(TypedDict):
-    """What the location of an extract is relative to, as every reader asks for it."""
+    """The folders to which the location of an extract is relative, as readers take them."""
 
     home: Path
     base: Path
@@ -167,14 +165,14 @@ class Where(TypedDict):
 
 @dataclass(frozen=True)
 class ResolvedSite:
-    """One site of a network: all that a run needs to know of its files.
+    """One site of a network, with all that a run needs from its files.
 
     Attributes:
-        workspace: Where to read and write.
-        network: The network that it belongs to.
-        site: Its own file.
-        contract: The table that it delivers.
-        sources: The labelled sites that it learns from; a source is its own.
+        workspace: The workspace.
+        network: The network that the site belongs to.
+        site: The site's own file.
+        contract: The site's table.
+        sources: The labelled sites that it learns from; for a source the site itself.
     """
 
     workspace: Workspace
@@ -188,24 +186,24 @@ class ResolvedSite:
         """The site's name."""
         return self.site.name
 
-    @property
+    @cached_property
     def where(self) -> Where:
-        """What the locations of its extracts are relative to."""
+        """The folders to which the locations of its extracts are relative."""
         return {"home": self.workspace.root, "base": self.network.base}
 
     @property
     def policy(self) -> Disclosure:
-        """What others may see of it."""
+        """The rules of what may leave the site."""
         return self.site.disclosure
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """Digest of the site's, its table's and its source's files."""
+        """Digest of the files of the site, its table and its sources."""
         return self.network.digest_of(self.site)
 
     @property
     def reads_new_patients(self) -> bool:
-        """Whether the patients of batches stand in the place of its extract."""
+        """Whether it reads the patients of batches instead of its extract."""
         return self.site.location != self.network.site(self.name).location
 
     @property
@@ -215,12 +213,12 @@ class ResolvedSite:
 
     @property
     def source_title(self) -> str:
-        """What its sources are called, for people."""
+        """The titles of its sources, for people."""
         titles = [source.title for source in self.sources]
         return titles[0] if len(titles) == 1 else f"{', '.join(titles[:-1])} and {titles[-1]}"
 
     def resolved_sources(self) -> tuple[ResolvedSite, ...]:
-        """The sources, resolved likewise."""
+        """Its sources, resolved like itself."""
         return tuple(replace(self, site=source, sources=(source,)) for source in self.sources)
 
 
@@ -233,10 +231,10 @@ def _read_network(folder: Path, _files: tuple[tuple[str, int, int], ...]) -> Net
 
 @contextmanager
 def replace_folder(folder: Path) -> Iterator[Path]:
-    """Yields an empty folder that takes the place of `folder` when the block ends well.
+    """Yields an empty folder that replaces `folder` when the block ends without an error.
 
-    `folder` becomes a link to a dated sibling, so that a reader sees the old contents or the new
-    ones, never a mixture, and an interrupted run leaves the old ones.
+    `folder` is a link that is switched at once: a reader sees the old files or the new ones, never a mixture, and after
+    an interrupted run the old ones.
     """
     keep = folder.parent / f"{folder.name}-versions"
     incoming = keep / uuid.uuid4().hex[:12]
@@ -255,17 +253,17 @@ def replace_folder(folder: Path) -> Iterator[Path]:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder that a person named, or says in one sentence why it can be none."""
+    """Makes a folder that a person named; a UsageError says why it cannot be made."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise resource_error(error) or UsageError(
-            f"'{folder}' cannot be a folder ({error.strerror}); give another path"
+            f"the folder '{folder}' cannot be made ({error.strerror}); give another path"
         ) from error
 
 
 def write_private(path: Path, text: str) -> None:
-    """Writes a file whole or not at all, for the owner only."""
+    """Writes a file completely or not at all, readable for its owner only."""
     incoming = path.with_name(f".{path.name}-{uuid.uuid4().hex[:8]}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=PRIVATE)

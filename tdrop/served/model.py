@@ -33,22 +33,22 @@ class Digests:
 
 @dataclass(frozen=True)
 class Description:
-    """What stands beside a served model: served.json.
+    """The description of a served model: served.json.
 
     Attributes:
         site: Name of the site.
         method: The chosen method.
         encoder: Turns contract columns into features, as at the training.
         contract: The table that its rows come in.
-        decision: Where the site acts.
-        passes: Samples behind each prediction.
-        seed: Decides them.
-        digests: What it was made from.
-        contract_digest: Of the site's, its table's and its source's files then.
+        decision: When the site acts on a risk.
+        passes: Number of samples per prediction.
+        seed: Seed of the samples.
+        digests: Digests of what it was made from.
+        contract_digest: Digest of the files of the site, its table and its source at that time.
         encoded: The stage of the patients that it was made for, below the store.
-        domain_auroc: How far those were from the source; None where nobody could say.
-        recalibration: Moves the risks, or None where they are as the method gives them.
-        taught_here: Whether outcomes of the site trained the method itself.
+        domain_auroc: How far they were from the source; None if unknown.
+        recalibration: Changes the risks; None for the method's own risks.
+        taught_here: Whether outcomes of the site were used to train the method.
     """
 
     site: str
@@ -67,13 +67,13 @@ class Description:
 
     @property
     def outcomes_used(self) -> bool:
-        """Whether outcomes of the site went into the model."""
+        """Whether outcomes of the site were used for the model."""
         return self.taught_here or self.recalibration is not None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Served(Description):
-    """A model as it is used: what stands beside it, and the trained method."""
+    """A model as it is used: its description and the trained method."""
 
     fitted: Fitted
 

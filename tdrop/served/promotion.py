@@ -1,4 +1,4 @@
-"""Who took a model into use, the seal over every byte of it, and its sealed copy on this machine."""
+"""Who promoted a model, the seal of all its bytes, and its sealed copy on this machine."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tdrop.home import PRIVATE, write_private
 
 #: The two parts of a served model's folder.
 MODEL, SERVED = "model", "served.json"
-#: Alias of the version that a person took into use.
+#: Alias of the version that a person promoted.
 CHAMPION = "champion"
-#: Tags on a promoted version: the digest of its every byte, who promoted it, why, when, and what was champion before.
+#: Tags on a promoted version: the digest of all its bytes, who promoted it, why, when, and the previous champion.
 SEAL, BY, NOTE = "tdrop.seal", "tdrop.promoted_by", "tdrop.promotion_note"
 WHEN, BEFORE = "tdrop.promoted_at", "tdrop.champion_before"
-#: What MLflow adds at the top of a copy and is no part of the model.
+#: File that MLflow adds to a copy and that is not part of the model.
 ADDED = "registered_model_meta"
-#: Stands where a file's length would: more bytes than any file has.
+#: Written instead of a length for what is not a file: more bytes than any file has.
 _NO_FILE = 2**64 - 1
 
 
@@ -44,11 +44,11 @@ class Promotion:
 
 
 def promoted_seal(which: str, tags: Mapping[str, str]) -> str:
-    """The seal that a person's promotion left on a version; a sentence refuses a version that nobody promoted.
+    """The seal from a version's promotion; raises a UsageError for a version that nobody promoted.
 
     Args:
-        which: The version, for people.
-        tags: What the registry has on it.
+        which: The version, for messages.
+        tags: Its tags in the registry.
     """
     if not all(tags.get(key, "").strip() for key in (BY, NOTE)):
         how = "a person promotes one with `tdrop promote SITE --by NAME --note TEXT`"
@@ -61,7 +61,7 @@ def promoted_seal(which: str, tags: Mapping[str, str]) -> str:
 def seal_of(folder: Path) -> str:
     """Returns the digest of every file below a folder: its name, its length and its bytes.
 
-    A link or a pipe is no file of a model: its name alone counts, and nothing is read through it.
+    Of links and pipes only the name counts; they are not read.
     """
     digest = hashlib.sha256()
     for file in sorted(folder.rglob("*")):
@@ -71,7 +71,7 @@ def seal_of(folder: Path) -> str:
         plain = file.is_file() and not file.is_symlink()
         content = file.read_bytes() if plain else b""
         length = len(content) if plain else _NO_FILE
-        # Lengths before what they are of: no two folders run together to the same bytes.
+        # With lengths first, different folders never give the same bytes.
         digest.update(len(name.encode()).to_bytes(8) + name.encode() + length.to_bytes(8) + content)
     return digest.hexdigest()
 
@@ -81,9 +81,9 @@ class SealedCopy:
     """The copy of one registered version on this machine, with its seal in a file beside it.
 
     Attributes:
-        which: The version, for people.
-        folder: Where its copy belongs.
-        take: Brings the files that MLflow's store has now into a folder.
+        which: The version, for messages.
+        folder: The folder of its copy.
+        take: Copies the files that MLflow's store has now into a folder.
     """
 
     which: str
@@ -92,21 +92,21 @@ class SealedCopy:
 
     @property
     def model(self) -> Path:
-        """The folder with model/ and served.json inside the copy."""
+        """The folder inside the copy with model/ and served.json."""
         served = next(self.folder.rglob(SERVED), None)
         if served is None:
             raise Unavailable(f"the copy of {self.which} was damaged; remove '{self.folder}'")
         return served.parent
 
     def stored_seal(self) -> str:
-        """The seal of what MLflow's store has now."""
+        """The seal of the files that MLflow's store has now."""
         with self._stored() as files:
             return seal_of(files)
 
     def renew(self, registered: str | None) -> str:
-        """Takes the files anew and returns their seal, also kept beside them.
+        """Copies the files again and returns their seal, which is also stored beside them.
 
-        Only what a run registered is kept: the report that a person has read is about that.
+        Refuses files that differ from those that the run registered: the report that a person read is not about them.
         """
         with self._stored() as files:
             seal = seal_of(files)
@@ -120,7 +120,7 @@ class SealedCopy:
         return seal
 
     def require(self, seal: str) -> None:
-        """Refuses a version of which one byte is not as it was promoted, here or in MLflow's store."""
+        """Raises if a byte of the version changed since its promotion, here or in MLflow's store."""
         self._require_here(seal)
         with self._stored() as files:
             if seal_of(files) != seal:
@@ -136,10 +136,7 @@ class SealedCopy:
         return self.folder.with_suffix(".seal")
 
     def _require_here(self, seal: str) -> None:
-        """Refuses a copy that is not what was promoted, or a seal that is not its own.
-
-        Where there is neither, this machine never had the model.
-        """
+        """Raises if the copy or the seal beside it changed; without both, this machine never had the model."""
         there = self.folder.exists() or self.folder.is_symlink()
         if there and not self._beside.is_file():
             raise DataError(
@@ -158,7 +155,7 @@ class SealedCopy:
 
     @contextmanager
     def _stored(self) -> Iterator[Path]:
-        """The files as MLflow's store has them now, for the block."""
+        """Yields a copy of the files in MLflow's store."""
         self.folder.parent.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
         with tempfile.TemporaryDirectory(dir=self.folder.parent, prefix=".model-") as scratch:
             files = Path(scratch, "stored")
@@ -176,7 +173,7 @@ class SealedCopy:
             yield files
 
     def _keep(self, files: Path, seal: str) -> None:
-        """Makes files the copy; the seal comes first, because a copy without one is refused."""
+        """Makes files the copy; writes the seal first, because a copy without a seal is refused."""
         write_private(self._beside, seal)
-        with suppress(OSError):  # somebody else may have been first with the same files
+        with suppress(OSError):  # another process may have been first with the same files
             files.rename(self.folder)

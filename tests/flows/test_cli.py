@@ -156,7 +156,7 @@ def test_broken_files_get_their_sentence_through_the_command_too(tmp_path):
     contracts = ("--contracts", str(network))
     absurd = run("score", "harbour", "x" * 300, *contracts, home=tmp_path / "home")
     assert absurd.returncode == 2
-    assert "a path that was given cannot be one (File name too long)" in one_sentence(absurd)
+    assert "a path on the command line is not valid (File name too long)" in one_sentence(absurd)
     data = tmp_path / "home" / "demo"
     data.mkdir(parents=True)
     rows = [f"P{number},{60 + number % 20},5,1,T1,0,none,{number % 2}" for number in range(100)]

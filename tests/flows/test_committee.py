@@ -15,7 +15,7 @@ from tasks.run import last_run
 from tasks.score import score_batch
 from tasks.settings import TransferSettings
 from tdrop.base import UsageError
-from tdrop.home import PREDICTIONS, load_summary
+from tdrop.home import files, load_summary
 from tdrop.methods import COMMITTEE
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
@@ -46,7 +46,9 @@ def test_it_is_chosen_and_its_risks_are_the_members_mean(workspace):
     assert (run.chosen, run.choice.members) == (COMMITTEE, MEMBERS)
     assert set(run.trained.fits) == {*MEMBERS, COMMITTEE}
     for seed in range(2):
-        risks = [load_summary(run.trained.fits[name][seed].path / PREDICTIONS).mean for name in (*MEMBERS, COMMITTEE)]
+        risks = [
+            load_summary(run.trained.fits[name][seed].path / files.PREDICTIONS).mean for name in (*MEMBERS, COMMITTEE)
+        ]
         assert np.allclose(np.mean(risks[:2], axis=0), risks[2], atol=1e-6)
         assert not np.allclose(risks[0], risks[1], atol=1e-3)
 

@@ -70,7 +70,7 @@ def test_within_a_long_step_the_time_to_go_counts_down():
 
 
 def test_where_no_terminal_is_a_stage_is_a_line_and_silence_is_broken(monkeypatch):
-    monkeypatch.setattr(shown, "SIGN_OF_LIFE_SECONDS", 0.02)
+    monkeypatch.setattr(shown, "HEARTBEAT_SECONDS", 0.02)
     out = io.StringIO()
     with shown.show_progress(["harbour"], Console(file=out, width=100)):
         for _ in range(3):

@@ -11,14 +11,14 @@ import pytest
 from command import tdrop
 from conftest import cheap, finished_network, settle, transfer as run_transfer, write_tiny_network
 
-from flows.audit import audit_site, forecasts_held
-from tasks.audit import LEDGER, Audit, entries, weighed_outcomes
+from flows.audit import audit_site, check_forecasts
+from tasks.audit import LEDGER, Audit, read_entries, weighed_outcomes
 from tasks.labels import SHEET, KnownLabels, read_list, stored_labels, write_list
 from tasks.run import last_run
 from tasks.tracking import connect
 from tdrop.base import DataError, UsageError, read_record
 from tdrop.forecast import Forecast, track_record
-from tdrop.home import TARGET, load_cohort
+from tdrop.home import files, load_cohort
 from tdrop.served import model_name
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
@@ -46,7 +46,7 @@ def labels_of(workspace) -> Path:
 
 def test_the_forecast_is_sealed_before_labels_and_kept(workspace):
     found = read_record(Forecast, workspace.latest("harbour") / "forecast.json")
-    (entry,) = entries(workspace)
+    (entry,) = read_entries(workspace)
     assert entry.forecast == found
     assert entry.models == last_run(workspace, "harbour").stages.models.digest
     assert (workspace.root / LEDGER).stat().st_mode & 0o077 == 0
@@ -67,7 +67,7 @@ def test_scrambled_labels_change_neither_forecast_nor_ledger_nor_list(workspace,
         sealed = run.stages.forecast.path / "forecast.json"
         sheets.append((write_list(home, run, 20, seed=3).sheet.read_bytes(), sealed.read_bytes()))
     assert sheets[0] == sheets[1]
-    assert entries(workspace)[0].forecast == entries(other)[0].forecast
+    assert read_entries(workspace)[0].forecast == read_entries(other)[0].forecast
 
 
 def test_a_list_comes_back_and_the_audit_lasts(workspace, settings):
@@ -77,7 +77,7 @@ def test_a_list_comes_back_and_the_audit_lasts(workspace, settings):
     asked = pd.read_csv(sheet)
     assert len(asked) == 40
     # Not in the order of the file, which may be sorted by outcome: who fills in the top half has asked a random half.
-    places = {str(one): row for row, one in enumerate(load_cohort(run.stages.encoded.path / TARGET).ids)}
+    places = {str(one): row for row, one in enumerate(load_cohort(run.stages.encoded.path / files.TARGET).ids)}
     order = [places[str(one)] for one in asked.iloc[:, 0]]
     assert sorted(order) == sorted(read_list(workspace, "harbour").rows.tolist())
     assert abs(np.corrcoef(order, np.arange(40))[0, 1]) < 0.5
@@ -92,9 +92,9 @@ def test_a_list_comes_back_and_the_audit_lasts(workspace, settings):
     assert {one.quantity for one in found.measured} >= {"auroc", "outcomes"}
     assert found.ladder.n == len(back)
     assert found.ladder.recommended in {one.name for one in found.ladder.rungs}
-    assert f"{len(back)} known outcomes recommend" in " ".join(forecasts_held(workspace, "harbour"))
-    assert entries(workspace)[-1].observations == found.observations
-    assert track_record(entries(workspace)).opened <= 1
+    assert f"{len(back)} known outcomes recommend" in " ".join(check_forecasts(workspace, "harbour"))
+    assert read_entries(workspace)[-1].observations == found.observations
+    assert track_record(read_entries(workspace)).opened <= 1
     assert stored_labels(workspace, "harbour") is not None
     labelled = json.loads((workspace.latest("harbour") / "summary.json").read_text())["labelled"]
     transfer(workspace, settings, again=True)
@@ -139,7 +139,7 @@ def test_an_audit_after_the_extract_changed_is_about_the_reports_patients(worksp
         extract.write_bytes(before + before.splitlines(keepends=True)[-1].replace(b"harbour", b"other"))
         settle(extract.parent)
         summary = audit_site(workspace, "harbour", file)
-        said = " ".join(forecasts_held(workspace, "harbour"))
+        said = " ".join(check_forecasts(workspace, "harbour"))
     finally:
         extract.write_bytes(before)
         settle(extract.parent)

@@ -110,7 +110,7 @@ def test_texts_become_categories_and_units_that_nobody_knows_none(tmp_path: Path
     (["--index", "ICD10/C61", *ASKED[2:]], "knows none of the index's codes"),
     ([*ASKED[:2], "--outcome-code", "ICD10/I21", "--horizon", "1 year"], "knows none of the outcome's codes"),
     ([*ASKED[:4], "--horizon", "soon"], "--horizon cannot be used"),
-    ([*ASKED, "--data", "x.csv"], "name one place: --data FILE, --omop PLACE or --meds DIR"),
+    ([*ASKED, "--data", "x.csv"], "give one of --data FILE, --omop PLACE and --meds DIR"),
 ])  # fmt: skip
 def test_what_cannot_be_proposed_is_one_sentence(arguments: list[str], says: str, demo: Path, tmp_path: Path) -> None:
     with pytest.raises(TdropError, match=says):

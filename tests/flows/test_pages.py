@@ -27,7 +27,7 @@ from flows.orchestration import (
     free_port,
     prefect_server,
     require_free_port,
-    run_server,
+    start_server,
 )
 from tdrop.base import TdropError, Unavailable
 from tdrop.home import write_private
@@ -199,9 +199,11 @@ def test_a_server_dies_with_the_command_that_started_it(tmp_path):
 
 def test_a_server_that_stops_while_starting_is_one_sentence(tmp_path):
     command = [sys.executable, "-c", "raise SystemExit(3)"]
-    server = run_server("Prefect", command, "http://127.0.0.1:9", tmp_path / "log", {})
-    with pytest.raises(TdropError, match=r"Prefect stopped \(exit code 3\); its log is"), server:
-        pass
+    with (
+        pytest.raises(TdropError, match=r"Prefect stopped \(exit code 3\); its log is"),
+        start_server("Prefect", command, "http://127.0.0.1:9", tmp_path / "log", {}) as server,
+    ):
+        server.wait_until_up()
 
 
 def test_a_configured_server_that_is_down_is_one_sentence(monkeypatch):

@@ -14,7 +14,7 @@ import pytest
 from conftest import PROJECT, write_tiny_network
 from waiting import LIMIT_SECONDS
 
-from flows.orchestration import free_port, prefect_command, run_server
+from flows.orchestration import free_port, prefect_command, start_server
 
 SITE = "harbour"
 
@@ -66,7 +66,9 @@ def test_a_transfer_is_kept_in_a_prefect_server_on_postgres(database, tmp_path):
     command += ["--trials", "1", "--method", "logistic_regression", "--processes", "0"]
     home = {"TDROP_HOME": workspace.home, "PREFECT_HOME": str(workspace.root / "prefect"), "PREFECT_API_URL": url}
     environment = {**os.environ, **home, "PREFECT_API_DATABASE_CONNECTION_URL": database}
-    with run_server("Prefect", prefect_command(port), f"{url}/health", tmp_path / "server.log", environment):
+    log = tmp_path / "server.log"
+    with start_server("Prefect", prefect_command(port), f"{url}/health", log, environment) as server:
+        server.wait_until_up()
         done = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stderr[-2000:]
         found = {

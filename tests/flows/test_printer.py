@@ -61,7 +61,7 @@ def test_a_target_is_not_called_sound_while_its_source_cannot_be_used(workspace)
 
 
 def test_a_script_is_not_asked_whether_to_prune(workspace):
-    with pytest.raises(UsageError, match="--json asks nothing"):
+    with pytest.raises(UsageError, match="--json cannot ask"):
         tdrop("prune", "--json", "--contracts", workspace.contracts, answer="y\n")
     removed = json.loads(tdrop("prune", "--json", "--yes", "--contracts", workspace.contracts))
     assert removed == {"days": 30, "stages": 0, "mlflow_runs": 0}

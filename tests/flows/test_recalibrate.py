@@ -23,7 +23,7 @@ from tasks.tracking import connect, version_at
 from tdrop.base import UsageError
 from tdrop.evaluate import REFIT
 from tdrop.forecast import draw_list
-from tdrop.home import PREDICTIONS, TARGET, load_cohort, load_summary
+from tdrop.home import files, load_cohort, load_summary
 from tdrop.served import Served
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
@@ -140,7 +140,7 @@ def test_revised_effects_and_a_refit_are_promoted_and_scored(workspace, tmp_path
     """Old patients fare far better than the model says: no line mends that."""
     promote_candidate(workspace, "harbour", by="Dr Chen", note="before outcomes")
     first = scored(workspace).sort_values("id", key=lambda ids: ids.astype(str))
-    target = load_cohort(last_run(workspace, "harbour").stages.encoded.path / TARGET)
+    target = load_cohort(last_run(workspace, "harbour").stages.encoded.path / files.TARGET)
     target = target.take(np.argsort(target.ids.astype(str)))
     old = target.X[:, target.features.index("age")] > 70
     known = pd.read_csv(workspace.root / "demo" / "harbour_outcomes.csv", dtype=str)
@@ -181,12 +181,12 @@ def test_outcomes_of_a_list_are_weighed(workspace, tmp_path):
     run = last_run(workspace, "harbour")
     with pytest.raises(UsageError, match="every patient's outcome is known"):
         write_list(workspace, run, 60, seed=0)
-    risk = load_summary(run.trained.fits[run.chosen][0].path / PREDICTIONS).mean.astype(float)
+    risk = load_summary(run.trained.fits[run.chosen][0].path / files.PREDICTIONS).mean.astype(float)
     drawn = draw_list(risk, risk, 0.15, 60, seed=0)
     facts = {"method": run.chosen, "target": run.stages.target.digest, "true": risk}
     np.savez(workspace.site("harbour") / DRAW, rows=drawn.rows, probability=drawn.probability, **facts)
     known = pd.read_csv(everybody, dtype=str)
-    back = known[known[known.columns[0]].isin(load_cohort(run.stages.encoded.path / TARGET).ids[drawn.rows])]
+    back = known[known[known.columns[0]].isin(load_cohort(run.stages.encoded.path / files.TARGET).ids[drawn.rows])]
     back.to_csv(tmp_path / "back.csv", index=False)
     weighed = recalibrate(workspace, tmp_path / "back.csv")
     (workspace.site("harbour") / DRAW).unlink()

@@ -19,15 +19,15 @@ from tdrop.home import read_status
 #: A person waits for most of a minute; a test need not.
 COMMAND = """
 from flows import orchestration
-orchestration.ASK_SECONDS, orchestration.SAY_SECONDS, orchestration.GIVE_UP_SECONDS = 0.5, 2, 6
+orchestration.CHECK_SECONDS, orchestration.WARN_SECONDS, orchestration.GIVE_UP_SECONDS = 0.5, 2, 6
 from flows.cli import main
 main()
 """
 
 
 def test_silence_is_said_within_ten_seconds_and_ends_the_command_within_a_minute():
-    asked = orchestration.ASK_SECONDS + 5  # so long a question may go without an answer
-    assert orchestration.SAY_SECONDS <= asked <= 10
+    asked = orchestration.CHECK_SECONDS + 5  # so long a question may go without an answer
+    assert orchestration.WARN_SECONDS <= asked <= 10
     assert orchestration.GIVE_UP_SECONDS + asked < 60
 
 

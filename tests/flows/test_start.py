@@ -92,7 +92,7 @@ def test_what_cannot_be_answered_is_one_sentence(files):
         tdrop("start", *files, answer="")
     with pytest.raises(UsageError, match="'often' is no risk"):
         tdrop("start", *files, answer="\noften\n")
-    with pytest.raises(UsageError, match="--json asks nothing"):
+    with pytest.raises(UsageError, match="--json cannot ask"):
         tdrop("start", *files, "--json")
     assert Questions(take_guesses=True).agree("Anything?", False) is False
 

@@ -67,7 +67,7 @@ def test_an_interrupted_transfer_ends_and_chooses_nothing(prefect_server, tmp_pa
     said = [line for line in errors.splitlines() if line]
     assert said[0] == "Stopping ..."
     assert said[1:] == [
-        "tdrop: interrupted: nothing is half-written, and the same command goes on from the last finished step"
+        "tdrop: interrupted: nothing is half-written; the same command goes on from the last finished step"
     ]
     for name in begun:
         assert read_status(workspace, name).outcome == "interrupted"

@@ -18,7 +18,7 @@ from tasks import labels
 from tasks.run import last_run
 from tasks.tracking import connect
 from tdrop.base import FitError, SiteStopped
-from tdrop.home import PREDICTIONS, progress
+from tdrop.home import files, progress
 from tdrop.methods import method_class
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
@@ -57,7 +57,7 @@ def model_digests(workspace, site):
 def predictions(workspace, site):
     """By method and seed what its model says of every patient, to the last bit."""
     fits = last_run(workspace, site).trained.fits
-    return {method: [(ref.path / PREDICTIONS).read_bytes() for ref in refs] for method, refs in fits.items()}
+    return {method: [(ref.path / files.PREDICTIONS).read_bytes() for ref in refs] for method, refs in fits.items()}
 
 
 def test_every_site_gets_its_folder_of_files(network):

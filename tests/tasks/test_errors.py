@@ -62,7 +62,7 @@ def test_a_limit_of_addresses_that_libraries_die_under_is_one_sentence(command, 
     )
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.startswith(
-        f"tdrop: this process may use {most} GB of addresses (`ulimit -v`) and needs {needs}"
+        f"tdrop: this process may use {most} GB of address space (`ulimit -v`) and needs {needs}"
     )
     assert result.stderr.count("\n") == 1
 

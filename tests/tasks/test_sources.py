@@ -20,7 +20,7 @@ from tasks.prepare import (
 from tdrop.base import ContractError
 from tdrop.contracts import Validation
 from tdrop.data import fingerprint, simulate
-from tdrop.home import SMALL_SOURCES, SOURCE, load_cohort
+from tdrop.home import files, load_cohort
 
 SITE = """title: {name}
 table: prostate
@@ -60,7 +60,11 @@ def encode(workspace, name: str = "harbour"):
     left_out = columns_to_leave_out(site, pool, target)
     labelled = encode_sources.fn(site, site.resolved_sources(), pool, fingerprint_labels(site), *left_out)
     encoded = encode_target.fn(site, labelled, target)
-    return pool.record(Validation, "validation.json"), encoded.json(SMALL_SOURCES), load_cohort(encoded.path / SOURCE)
+    return (
+        pool.record(Validation, "validation.json"),
+        encoded.json(files.SMALL_SOURCES),
+        load_cohort(encoded.path / files.SOURCE),
+    )
 
 
 def strangers(rows: int, seed: int) -> pd.DataFrame:
