@@ -22,7 +22,7 @@ from benchmarks.public_tables import COLLECTIONS, Sides, collection
 from benchmarks.results import Estimate, Results, Row, Table
 from benchmarks.units import Options, run_units
 from tdrop.base import Cohort, Doubles
-from tdrop.evaluate import RUNGS, FeatureScale, choose_prior, climb, risks_on_rung, site_models
+from tdrop.evaluate import RUNGS, FeatureScale, choose_prior, climb, fit_rung, site_models
 from tdrop.forecast import (
     Evidence,
     Observation,
@@ -125,7 +125,10 @@ def climb_site(name: str, labels: list[int], draws: int) -> list[dict[str, Any]]
             ladder = climb(y, risk, X=X, prior=prior, models=models, draws=0, seed=draw)
             losses = {}
             for rung in [step.name for step in ladder.rungs if step.log_loss is not None]:
-                after = risks_on_rung(rung, y, risk, X=X, prior=prior, models=models)[judged]
+                if rung in models:
+                    after = models[rung](np.flatnonzero(np.isfinite(y)), judged)
+                else:
+                    after = fit_rung(rung, y, risk, X=X, prior=prior).apply(risk, X)[judged]
                 losses[rung] = _loss(truth[judged], after)
             changes = {rung: losses[rung] - losses[RUNGS[0]] if rung in losses else None for rung in RUNGS}
             drawn = {"site": name, "outcomes": number, "recommended": ladder.recommended}
@@ -213,7 +216,8 @@ def move_in_the_large(base: str, stopped: bool, labels: int, draws: int) -> list
         score = generator.normal(BASES[base] - 1.0, 1.0, LARGE_ROWS)
         truth = expit(score + 1.0)
         y = np.where(np.arange(LARGE_ROWS) < labels, generator.random(LARGE_ROWS) < truth, np.nan)
-        after = risks_on_rung("intercept", y, expit(score), prior=choose_prior(stopped))
+        risk = expit(score)
+        after = fit_rung("intercept", y, risk, prior=choose_prior(stopped)).apply(risk)
         away.append(abs(float(after.mean() - truth.mean())))
     return away
 

@@ -10,7 +10,6 @@ from .ladder import (
     climb as climb,
     fit_rung as fit_rung,
     join_cohorts as join_cohorts,
-    risks_on_rung as risks_on_rung,
     site_models as site_models,
     teach_cohort as teach_cohort,
 )

@@ -57,10 +57,10 @@ def explain_risks(risk: Risk, X: Doubles, reference: Doubles, groups: Sequence[S
     """
     size = len(groups)
 
-    def worth(own: Sequence[int]) -> Doubles:
+    def worth(chosen: Sequence[int]) -> Doubles:
         """The risks (rows,) with the patients' own values of some groups."""
         mixed = np.tile(reference, (len(X), 1)).astype(np.float64)
-        places = [place for group in own for place in groups[group]]
+        places = [place for group in chosen for place in groups[group]]
         mixed[:, places] = X[:, places]
         return np.asarray(risk(mixed), dtype=np.float64)
 
@@ -76,12 +76,13 @@ def explain_risks(risk: Risk, X: Doubles, reference: Doubles, groups: Sequence[S
 
 
 def _exact(worth: Callable[[Sequence[int]], Doubles], size: int, rows: int) -> Doubles:
-    sets = {own: worth(own) for length in range(size + 1) for own in combinations(range(size), length)}
+    subsets = [subset for length in range(size + 1) for subset in combinations(range(size), length)]
+    risks = {subset: worth(subset) for subset in subsets}
     values = np.zeros((rows, size))
-    for own, without in sets.items():
-        for group in set(range(size)) - set(own):
-            share = 1 / (size * comb(size - 1, len(own)))
-            values[:, group] += share * (sets[tuple(sorted((*own, group)))] - without)
+    for subset, without in risks.items():
+        for group in set(range(size)) - set(subset):
+            share = 1 / (size * comb(size - 1, len(subset)))
+            values[:, group] += share * (risks[tuple(sorted((*subset, group)))] - without)
     return values
 
 

@@ -1,4 +1,4 @@
-"""From a few outcomes of a site to the model it should use: six rungs, from no change to a model of the site's own.
+"""Which change to a model a site's known outcomes support: six rungs, from no change to a model of the site's own.
 
 The rungs are the model as it is; an intercept; intercept and slope; revised effects; a refit in which the site's own
 patients are one more source; and a model of the site's own. Each is cross-fitted on the known outcomes: nobody's
@@ -45,6 +45,9 @@ TRUSTED_FROM = 100
 AHEAD_TO_REPLACE = 2.0
 #: A new model is fitted from this many known outcomes of the rarer kind on: with fewer, a fold may have none.
 FEWEST_FOR_A_MODEL = 10
+_TOO_FEW_FOR_A_MODEL = (
+    f"{FEWEST_FOR_A_MODEL} known patients with and {FEWEST_FOR_A_MODEL} without the outcome are needed"
+)
 #: Folds behind the rungs that fit models, which cost more than lines.
 MODEL_FOLDS = 5
 #: Numbers of outcomes at which the expected log loss is told, and draws behind each that is smaller than what is known.
@@ -84,7 +87,7 @@ class Rung:
 
 @dataclass(frozen=True)
 class ExpectedLoss:
-    """What a rung is expected to reach with so many known outcomes.
+    """The log loss that a rung is expected to have with a number of known outcomes.
 
     Attributes:
         name: One of RUNGS.
@@ -119,7 +122,7 @@ class Ladder:
 
     def rung(self, name: str) -> Rung:
         """Returns one rung by its name."""
-        return next(one for one in self.rungs if one.name == name)
+        return next(rung for rung in self.rungs if rung.name == name)
 
 
 @dataclass(frozen=True)
@@ -185,34 +188,18 @@ def climb(
         moved = patients.move(furthest, everybody, everybody)
         worth_it = _gain_if_right(moved, value, weight) >= WORTH_A_CHANGE
     events = int(outcome.sum())
-    refused = _refuse_models(events, len(known))
-    if not refused:
+    enough = min(events, len(known) - events) >= FEWEST_FOR_A_MODEL
+    if enough:
         fold = deal_at_random(len(known), MODEL_FOLDS, seed)
         risks |= {name: _cross_fit(fit, known, fold) for name, fit in (models or {}).items()}
     losses = {name: metrics.per_row_log_loss(outcome, risks[name]) for name in RUNGS if name in risks}
     rungs = [_describe(name, loss, losses[AS_IT_IS], weight) for name, loss in losses.items()]
-    rungs += [Rung(name, None, why_not=refused) for name in models or {} if name not in losses]
+    rungs += [Rung(name, None, why_not=_TOO_FEW_FOR_A_MODEL) for name in models or {} if name not in losses]
     curve = _expect(patients, losses, draws, seed) if draws else ()
     if len(known) >= TRUSTED_FROM:
         worth_it = worth_it and _is_ahead(losses[furthest], losses[AS_IT_IS], weight, 0.0)
     taken = furthest if worth_it else AS_IT_IS
     return Ladder(len(known), events, tuple(rungs), _recommend(taken, losses, weight), curve)
-
-
-def risks_on_rung(
-    name: str,
-    y: NDArray[Any],
-    risk: NDArray[Any],
-    weights: NDArray[Any] | None = None,
-    *,
-    X: NDArray[Any] | None = None,
-    prior: tuple[float, float] = PRIORS[False],
-    models: Mapping[str, FitAndPredict] | None = None,
-) -> Doubles:
-    """Returns everybody's risk (rows,) under one rung, fitted on all known outcomes; the arguments are `climb`'s."""
-    if models is not None and name in models:
-        return models[name](np.flatnonzero(np.isfinite(y)), np.arange(len(risk)))
-    return fit_rung(name, y, risk, weights, X=X, prior=prior).apply(risk, X)
 
 
 def fit_rung(
@@ -276,9 +263,9 @@ def teach_cohort(
         rows: Those who teach.
         weight: For how many patients each stands (rows,); one unless given.
     """
-    each = None if weight is None else np.asarray(weight, dtype=np.float32)[rows]
-    own = replace(target.take(rows), y=np.asarray(y, dtype=np.float32)[rows], weight=each)
-    return join_cohorts(source, own) if name == REFIT else own
+    taught_weight = None if weight is None else np.asarray(weight, dtype=np.float32)[rows]
+    teachers = replace(target.take(rows), y=np.asarray(y, dtype=np.float32)[rows], weight=taught_weight)
+    return join_cohorts(source, teachers) if name == REFIT else teachers
 
 
 def join_cohorts(first: Cohort, second: Cohort) -> Cohort:
@@ -287,27 +274,21 @@ def join_cohorts(first: Cohort, second: Cohort) -> Cohort:
     assert second.y is not None
     both = (first, second)
     persons = weight = None
-    if any(one.persons is not None for one in both):
-        mine, theirs = (np.arange(len(one)) if one.persons is None else one.persons for one in both)
-        persons = np.concatenate([mine, theirs + mine.max(initial=-1) + 1])
-    if any(one.weight is not None for one in both):
-        weight = np.concatenate([np.ones(len(one)) if one.weight is None else one.weight for one in both])
-    origins = [np.full(len(one), one.site) if one.origins is None else one.origins for one in both]
+    if any(cohort.persons is not None for cohort in both):
+        before, after = (np.arange(len(cohort)) if cohort.persons is None else cohort.persons for cohort in both)
+        persons = np.concatenate([before, after + before.max(initial=-1) + 1])
+    if any(cohort.weight is not None for cohort in both):
+        weight = np.concatenate([np.ones(len(cohort)) if cohort.weight is None else cohort.weight for cohort in both])
+    origins = [np.full(len(cohort), cohort.site) if cohort.origins is None else cohort.origins for cohort in both]
     return replace(
         first,
-        ids=np.concatenate([one.ids.astype(str) for one in both]),
+        ids=np.concatenate([cohort.ids.astype(str) for cohort in both]),
         X=np.concatenate([first.X, second.X]),
         y=np.concatenate([first.y, second.y]),
         persons=persons,
         origins=np.concatenate(origins),
         weight=weight,
     )
-
-
-def _refuse_models(events: int, n: int) -> str:
-    if min(events, n - events) >= FEWEST_FOR_A_MODEL:
-        return ""
-    return f"{FEWEST_FOR_A_MODEL} known patients with and {FEWEST_FOR_A_MODEL} without the outcome are needed"
 
 
 def _cross_fit(fit: FitAndPredict, known: Indices, fold: Indices) -> Doubles:
@@ -371,10 +352,8 @@ def _expect(patients: _Known, losses: Mapping[str, Doubles], draws: int, seed: i
 def _judge_draw(patients: _Known, order: Indices, labels: int, name: str) -> float:
     """Log loss of patients who were not drawn, under a rung fitted on those who were."""
     drawn, others = order[:labels], order[labels:]
-    risk = patients.move(name, drawn, others)
-    loss = metrics.log_loss(patients.y[others], risk, patients.weight[others])
-    assert loss is not None
-    return loss
+    loss = metrics.per_row_log_loss(patients.y[others], patients.move(name, drawn, others))
+    return float(np.average(loss, weights=patients.weight[others]))
 
 
 def _continue_curve(

@@ -64,30 +64,30 @@ def measure_left_out(source_frame: pd.DataFrame, contract: Contract, encoder: En
     frame = source_frame[known].reset_index(drop=True)
     whole = learn_encoder(source_frame, contract, unknown, encoder.without_indicator)
     persons = persons_of(frame, contract)
-    pair = [one.encode(frame, "source", y=y[known], persons=persons) for one in (whole, encoder)]
+    pair = [encode_by.encode(frame, "source", y=y[known], persons=persons) for encode_by in (whole, encoder)]
     followed, weight = follow_up_of(source_frame, contract), None
     if followed is not None:
         X = whole.encode(source_frame.reset_index(drop=True), "source").X
-        each, _ = weigh_outcomes(followed, X, "source", asked=contract.outcome.censoring, fewest=1)
-        weight = None if each is None else each[known]
-        pair = [replace(one, weight=None if weight is None else weight.astype(np.float32)) for one in pair]
+        outcome_weight, _ = weigh_outcomes(followed, X, "source", asked=contract.outcome.censoring, fewest=1)
+        weight = None if outcome_weight is None else outcome_weight[known]
+        pair = [replace(cohort, weight=None if weight is None else weight.astype(np.float32)) for cohort in pair]
     try:
         rows, outcomes, (full, lean) = _out_of_fold(pair, seed)
     except DataError:
         # Too few outcomes to deal: the verdict says that as well.
         return LeftOut(encoder.left_out, encoder.without_indicator)
     losses = [per_row_log_loss(outcomes, risk) for risk in (full, lean)]
-    each = np.ones(len(rows)) if weight is None else weight[rows]
+    row_weight = np.ones(len(rows)) if weight is None else weight[rows]
     return LeftOut(
         columns=encoder.left_out,
         indicators=encoder.without_indicator,
         rows=len(rows),
         outcomes=int(outcomes.sum()),
-        log_loss_with=float(np.average(losses[0], weights=each)),
-        log_loss_without=float(np.average(losses[1], weights=each)),
-        standard_error=mean_and_error(losses[1] - losses[0], each)[1],
-        auroc_with=auroc(outcomes, full, None if weight is None else each),
-        auroc_without=auroc(outcomes, lean, None if weight is None else each),
+        log_loss_with=float(np.average(losses[0], weights=row_weight)),
+        log_loss_without=float(np.average(losses[1], weights=row_weight)),
+        standard_error=mean_and_error(losses[1] - losses[0], row_weight)[1],
+        auroc_with=auroc(outcomes, full, None if weight is None else row_weight),
+        auroc_without=auroc(outcomes, lean, None if weight is None else row_weight),
     )
 
 

@@ -15,11 +15,18 @@ from tdrop.metrics import METRICS, DecisionLevels, Mean, MetricPart, Patients, R
 
 @dataclass(frozen=True)
 class KnownOutcomes:
-    """Known outcomes: which rows they belong to, their values, how many resamples to draw, and whose rows they are.
+    """Known outcomes and how they are resampled.
 
-    `weight` (known,) says for how many patients each stands; None where all count alike. With `censoring`, which knows
-    all patients, those who left are resampled too and every resample has weights of its own.
-    `tolerance` is how far a continuous outcome may be from its prediction before that counts as an error.
+    Attributes:
+        rows: Places of their patients among all (known,).
+        y: Their values (known,).
+        resamples: How many are drawn.
+        seed: Decides the resamples.
+        persons: Whose row each is (known,), where a person has several.
+        weight: For how many patients each stands (known,); None where all count alike.
+        tolerance: How far a continuous outcome may be from its prediction before that counts as an error.
+        task: What is predicted.
+        censoring: With it those who left are resampled too, and every resample has weights of its own.
     """
 
     rows: Indices
@@ -52,10 +59,14 @@ class KnownOutcomes:
 
 @dataclass(frozen=True)
 class FitNumbers:
-    """One method, one seed: the numbers of all patients, of every resample (resamples,), and what they rest on.
+    """The numbers of one method and one seed, by metric.
 
-    `percentiles` holds the central intervals of the resamples, `intervals` those over patients that a statistic makes
-    itself.
+    Attributes:
+        point: Of all patients.
+        resampled: Of every resample (resamples,).
+        rests_on: Patients and events behind a number.
+        percentiles: Central intervals of the resamples.
+        intervals: Intervals over patients that a statistic computes itself.
     """
 
     point: Mapping[str, float]
@@ -73,8 +84,8 @@ def patients_interval(name: str, fits: Sequence[FitNumbers]) -> tuple[float | No
     if not len(fits[0].resampled[name]):
         return None, None
     if any(name in fit.intervals for fit in fits):
-        own = [fit.intervals.get(name) or fit.percentiles[name] for fit in fits]
-        ends = np.array([pair for pair in own if None not in pair], dtype=np.float64).mean(axis=0)
+        intervals = [fit.intervals.get(name) or fit.percentiles[name] for fit in fits]
+        ends = np.array([interval for interval in intervals if None not in interval], dtype=np.float64).mean(axis=0)
         return float(ends[0]), float(ends[1])
     if len(fits) == 1:
         return fits[0].percentiles[name]

@@ -1,4 +1,4 @@
-"""What known outcomes suggest: move the risks (intercept), or move and stretch them (intercept and slope).
+"""Recalibration by known outcomes: move the risks (intercept), or move and stretch them (intercept and slope).
 
 The lines have normal priors around "as it is", so that any number of outcomes is useful and few of them do not carry a
 line away. The prior's width follows what is known without outcomes: where the verdict was stop, risks are further off.
@@ -8,7 +8,7 @@ How good a line is, is read off folds that did not fit it, so that "after" is no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ AS_IT_IS, INTERCEPT, SLOPE = "as it is", "intercept", "intercept and slope"
 TEMPERATURE = "temperature"
 #: Patients that stand for "as it is" where a temperature, an offset or a slope is fitted.
 STANDING = 10.0
+_TOO_FEW = "an outcome known of at least two patients is needed to suggest a recalibration"
 
 
 @dataclass(frozen=True)
@@ -59,13 +60,13 @@ class Adjustment:
     name: str
     intercept: float
     slope: float
-    calibration_intercept: float | None
-    calibration_slope: float | None
-    ece: float | None
-    ece_low: float | None
-    ece_high: float | None
-    log_loss: float | None
-    brier: float | None
+    calibration_intercept: float | None = None
+    calibration_slope: float | None = None
+    ece: float | None = None
+    ece_low: float | None = None
+    ece_high: float | None = None
+    log_loss: float | None = None
+    brier: float | None = None
     gain: float | None = None
     gain_low: float | None = None
     gain_high: float | None = None
@@ -130,16 +131,23 @@ def suggest_recalibration(
     left = None if left_early is None else np.asarray(left_early, dtype=np.float64)[known]
     before = _describe(AS_IT_IS, (0.0, 1.0), outcome, value, value, weight, left)
     if len(outcome) < 2:
-        note = "an outcome known of at least two patients is needed to suggest a recalibration"
-        return Recalibration(len(outcome), events, (before,), note)
+        return Recalibration(len(outcome), events, (before,), _TOO_FEW)
     fold = deal_at_random(len(outcome), folds, seed)
     after = {name: cross_fit_line(outcome, value, weight, fold, name, prior=prior) for name in (INTERCEPT, SLOPE)}
     lines = {name: fit_recalibration(outcome, value, weight, name, prior=prior) for name in after}
     described = [_describe(name, lines[name], outcome, value, after[name], weight, left) for name in after]
-    # The priors are the caution: asking for a gain beyond its standard error too would leave half of the gain that 20
-    # outcomes can bring (docs/FORECAST.md).
-    best = min((before, *described), key=lambda one: np.inf if one.log_loss is None else one.log_loss)
-    return Recalibration(len(outcome), events, (before, *described), helps=None if best is before else best.name)
+    return _suggest_best(len(outcome), events, before, described)
+
+
+def _suggest_best(n: int, events: int, before: Adjustment, after: Sequence[Adjustment]) -> Recalibration:
+    """Returns all adjustments and the name of the best one.
+
+    The priors are the caution: asking for a gain beyond its standard error too would leave half of the gain that 20
+    outcomes can bring (docs/FORECAST.md).
+    """
+    adjustments = (before, *after)
+    best = min(adjustments, key=lambda adjustment: np.inf if adjustment.log_loss is None else adjustment.log_loss)
+    return Recalibration(n, events, adjustments, helps=None if best is before else best.name)
 
 
 def suggest_for_kind(
@@ -163,15 +171,16 @@ def suggest_for_kind(
     names = (TEMPERATURE,) if task == "classes" else (INTERCEPT, SLOPE)
 
     def described(name: str, line: tuple[float, float], moved: Doubles) -> Adjustment:
-        before, after = (metrics.per_row_loss(outcome, one, task, scale) for one in (value, moved))
-        gain = (None, None, None) if name == AS_IT_IS else gain_interval(before, after, np.ones(len(outcome)))
-        loss = float(after.mean()) if len(after) else None
-        return Adjustment(name, *line, None, None, None, None, None, loss, None, *gain)
+        before, after = (metrics.per_row_loss(outcome, predictions, task, scale) for predictions in (value, moved))
+        adjustment = Adjustment(name, *line, log_loss=float(after.mean()) if len(after) else None)
+        if name == AS_IT_IS:
+            return adjustment
+        gain, low, high = gain_interval(before, after, np.ones(len(outcome)))
+        return replace(adjustment, gain=gain, gain_low=low, gain_high=high)
 
     before = described(AS_IT_IS, (0.0, 1.0), value)
     if len(outcome) < 2:
-        note = "an outcome known of at least two patients is needed to suggest a recalibration"
-        return Recalibration(len(outcome), 0, (before,), note)
+        return Recalibration(len(outcome), 0, (before,), _TOO_FEW)
     fold = deal_at_random(len(outcome), folds, seed)
     after = []
     for name in names:
@@ -180,18 +189,19 @@ def suggest_for_kind(
             inside = fold == number
             moved[inside] = _move(value[inside], _fit_kind(outcome[~inside], value[~inside], name), task)
         after.append(described(name, _fit_kind(outcome, value, name), moved))
-    best = min((before, *after), key=lambda one: np.inf if one.log_loss is None else one.log_loss)
-    return Recalibration(len(outcome), 0, (before, *after), helps=None if best is before else best.name)
+    return _suggest_best(len(outcome), 0, before, after)
 
 
 def _fit_kind(y: Doubles, predicted: Doubles, name: str) -> tuple[float, float]:
     """Intercept and slope of one adjustment."""
     if name == TEMPERATURE:
         logs = np.log(metrics.clip_risk(predicted))
-        own = logs[np.arange(len(y)), y.astype(np.int64)]
+        true_class = logs[np.arange(len(y)), y.astype(np.int64)]
 
         def loss(slope: float) -> float:
-            return float(np.sum(logsumexp(slope * logs, axis=1) - slope * own) + 0.5 * STANDING * (slope - 1) ** 2)
+            return float(
+                np.sum(logsumexp(slope * logs, axis=1) - slope * true_class) + 0.5 * STANDING * (slope - 1) ** 2
+            )
 
         return 0.0, float(minimize_scalar(loss, bounds=(0.05, 20.0), method="bounded").x)
     rest = y - predicted

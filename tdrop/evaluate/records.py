@@ -1,4 +1,4 @@
-"""What an evaluation leaves behind: tidy rows, one number each, with what it rests on."""
+"""The record of an evaluation: one row per number, with the patients and events behind it."""
 
 from __future__ import annotations
 

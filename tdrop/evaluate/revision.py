@@ -31,7 +31,7 @@ _STEPS, _TOLERANCE = 40, 1e-7
 
 @dataclass(frozen=True)
 class Revision:
-    """What was added to the log odds of risks.
+    """A change of risks on the scale of log odds.
 
     Attributes:
         intercept: For everybody.
@@ -73,7 +73,7 @@ class FeatureScale:
         spreads = np.where(only_0_and_1 & (spreads > 0), np.maximum(spreads, 1 / FURTHEST), spreads)
         spread = [float(f"{value:.0e}") for value in spreads]
         means = source.X.mean(axis=0, dtype=np.float64)
-        centre = [round(2 * mean / own) * own / 2 if own else 0.0 for mean, own in zip(means, spread, strict=True)]
+        centre = [round(2 * mean / sd) * sd / 2 if sd else 0.0 for mean, sd in zip(means, spread, strict=True)]
         return cls(tuple(map(float, centre)), tuple(spread))
 
     def apply(self, X: NDArray[Any]) -> Doubles:
@@ -103,9 +103,9 @@ def fit_revision(y: Doubles, risk: Doubles, X: NDArray[Any], weights: Doubles, p
     for first, second, (spread, common) in product(PARTS, PARTS, SPREADS):
         widths = np.full(design.shape[1], spread)
         widths[:2] = first * prior[0], second * prior[1]
-        fit, said = _fit(y, design, scaled, centre, 1 / widths**2)
+        fit, log_evidence = _fit(y, design, scaled, centre, 1 / widths**2)
         fits.append(fit)
-        evidence.append(said + np.log(common))
+        evidence.append(log_evidence + np.log(common))
     share = np.exp(np.asarray(evidence) - max(evidence))
     mean = (share / share.sum()) @ np.asarray(fits)
     return Revision(float(mean[0]), float(mean[1]), mean[2:] / np.sqrt(count))

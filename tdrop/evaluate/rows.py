@@ -130,12 +130,12 @@ def _all_row(template: Row, name: str, singles: Sequence[Row], numbers: Sequence
     """The mean over seeds; its interval is that of the mean on shared resamples."""
     events = [row.events or 0 for row in singles]
     row = replace(template, n=min(row.n or 0 for row in singles), events=min(events))
-    estimable = [one for single, one in zip(singles, numbers, strict=True) if single.value is not None]
+    estimable = [fit for single, fit in zip(singles, numbers, strict=True) if single.value is not None]
     if not estimable:
         return replace(row, why=min(singles, key=lambda single: single.events or 0).why)
     if METRICS[template.metric].shape == "count":
         estimable = estimable[:1]
-    points = [one.point[name] for one in estimable]
+    points = [fit.point[name] for fit in estimable]
     patients = patients_interval(name, estimable)
     if len(points) > 1:
         patients = metrics.over_fits(float(np.mean(points)), patients, [points])
@@ -167,12 +167,12 @@ def difference_rows(
     for name in [name for name, metric in METRICS.items() if metric.compared and labels.task in metric.tasks]:
         if _why_not(name, len(labels.y), labels.events, spread=True):
             continue
-        mine, theirs = numbers[method], numbers[reference]
-        sides = [[one.point[name] for one in side] for side in (mine, theirs)]
-        value = float(np.mean(sides[0]) - np.mean(sides[1]))
-        draws = np.mean([one.resampled[name] for one in mine], axis=0)
-        patients = metrics.percentile_interval(draws - np.mean([one.resampled[name] for one in theirs], axis=0))
-        low, high = metrics.over_fits(value, patients, sides)
+        sides = (numbers[method], numbers[reference])
+        points = [[fit.point[name] for fit in fits] for fits in sides]
+        value = float(np.mean(points[0]) - np.mean(points[1]))
+        first, second = (np.mean([fit.resampled[name] for fit in fits], axis=0) for fits in sides)
+        patients = metrics.percentile_interval(first - second)
+        low, high = metrics.over_fits(value, patients, points)
         row = Row(site, method, ALL, difference_name(name), value, low, high, len(labels.y), reference=reference)
-        rows.append(replace(row, events=labels.events, over=_over(low, len(mine), len(theirs))))
+        rows.append(replace(row, events=labels.events, over=_over(low, *map(len, sides))))
     return rows

@@ -89,7 +89,7 @@ def evaluate_methods(
 
 
 def _decided_by(decision: DecisionLevels, task: Task, tolerance: float) -> dict[str, float]:
-    """What of a site's decision the numbers rest on: without a risk there is no level to act at."""
+    """The settings of a site's decision that matter to the numbers: without a risk there is no level to act at."""
     names = (
         ("risk_level", "threshold", "interval_level", "capacity")
         if task == "binary"
@@ -140,8 +140,8 @@ def _known(
         return None
     rows = np.flatnonzero(np.isfinite(y))
     whose = None if persons is None else persons[rows]
-    each = None if weight is None else np.asarray(weight, dtype=np.float64)[rows]
-    return KnownOutcomes(rows, np.asarray(y, dtype=np.float64)[rows], bootstrap, seed, whose, each)
+    known_weight = None if weight is None else np.asarray(weight, dtype=np.float64)[rows]
+    return KnownOutcomes(rows, np.asarray(y, dtype=np.float64)[rows], bootstrap, seed, whose, known_weight)
 
 
 def patients_table(

@@ -1,4 +1,4 @@
-"""What a site's unlabelled patients changed in the risks: a method that used them beside its ablation without them."""
+"""How a site's unlabelled patients changed the risks: a method that used them beside its ablation without them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from tdrop.base import Count, Doubles, ascending
 from tdrop.evaluate.recalibration import gain_interval
-from tdrop.metrics import CalibrationError, CalibrationTable, log_loss, logit, per_row_log_loss
+from tdrop.metrics import CalibrationError, log_loss, logit, per_row_log_loss
 
 #: Groups of patients by how unlike the source they are, fewer where a group would be smaller than the second number.
 GROUPS_OF_LIKENESS = 5
@@ -44,15 +44,11 @@ class Reliability:
     """Whether risks are right, by known outcomes.
 
     Attributes:
-        risk: Mean risk of each group of patients of like risk.
-        rate: Share with the outcome in each.
-        n: Patients behind all of it.
+        n: Patients with a known outcome.
         log_loss: Mean log loss.
-        calibration_error: Calibration error without what chance adds.
+        calibration_error: Calibration error beyond chance.
     """
 
-    risk: tuple[float, ...]
-    rate: tuple[float, ...]
     n: int
     log_loss: float
     calibration_error: float
@@ -60,7 +56,7 @@ class Reliability:
 
 @dataclass(frozen=True)
 class Placebo:
-    """What a site's own patients changed beyond one shrinkage for everybody.
+    """How a site's unlabelled patients changed risks beyond one shrinkage for everybody.
 
     The change is split on the log odds: a line, the same for all (shrinkage), and what remains patient by patient. The
     placebo is the same line with the remainders dealt to other patients at random.
@@ -143,7 +139,7 @@ def compare_with_placebo(
     *,
     seed: int = 0,
 ) -> Placebo:
-    """Says what unlabelled patients changed beyond one shrinkage for everybody.
+    """Measures how unlabelled patients changed risks beyond one shrinkage for everybody.
 
     Args:
         without: Risks of the ablation (rows,).
@@ -170,7 +166,7 @@ def compare_with_placebo(
     placebo = np.mean([per_row_log_loss(y[known], risk[known]) for risk in draws], axis=0)
     weights = np.ones(int(known.sum())) if weight is None else np.asarray(weight, dtype=np.float64)[known]
     beyond, low, high = gain_interval(placebo, losses[1], weights)
-    gain, placebo_gain = (float(np.average(losses[0] - one, weights=weights)) for one in (losses[1], placebo))
+    gain, placebo_gain = (float(np.average(losses[0] - after, weights=weights)) for after in (losses[1], placebo))
     return Placebo(1.0 + float(line[1]), explained, remaining, gain, placebo_gain, beyond, low, high, int(known.sum()))
 
 
@@ -185,16 +181,12 @@ def _both(
     known = np.zeros(len(before), dtype=np.bool_) if y is None else np.isfinite(y)
     if y is None or known.sum() < SMALLEST_GROUP or len(np.unique(y[known])) < 2:
         return None
-    each = None if weight is None else weight[known]
-    return _reliability(y[known], before[known], each), _reliability(y[known], after[known], each)
+    known_weight = None if weight is None else weight[known]
+    return _reliability(y[known], before[known], known_weight), _reliability(y[known], after[known], known_weight)
 
 
 def _reliability(y: NDArray[Any], risk: Doubles, weight: NDArray[Any] | None) -> Reliability:
-    table, error, loss = (
-        CalibrationTable.group(y, risk, GROUPS_OF_LIKENESS, weight),
-        CalibrationError.measure(y, risk, weights=weight),
-        log_loss(y, risk, weight),
-    )
+    error, loss = CalibrationError.measure(y, risk, weights=weight), log_loss(y, risk, weight)
     assert error is not None
     assert loss is not None
-    return Reliability(tuple(table.risk.tolist()), tuple(table.rate.tolist()), len(y), loss, error.value)
+    return Reliability(len(y), loss, error.value)

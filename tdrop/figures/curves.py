@@ -118,13 +118,13 @@ def draw_ranking(compared: Compared, name: Literal["roc", "precision"]) -> Drawi
     if name == "roc":
         canvas.panel.plot([0, 1], [0, 1], **REFERENCE)
         canvas.panel.set(xlabel="1 - specificity: share of the others called positive", ylabel="sensitivity")
-        said = "Sensitivity against 1 - specificity by method; the dashed line is guessing"
-        return canvas.finish(name, "ROC curves", f"{said}, the bold one the chosen method.")
+        description = "Sensitivity against 1 - specificity by method; the dashed line is guessing"
+        return canvas.finish(name, "ROC curves", f"{description}, the bold one the chosen method.")
     share = float(np.average(compared.outcome, weights=compared.weights))
     canvas.panel.axhline(share, **REFERENCE)
     canvas.panel.set(xlabel="recall: share of those with the outcome found", ylabel="precision")
-    said = f"Precision against recall by method; the dashed line is guessing ({share:.0%} have the outcome)"
-    return canvas.finish(name, "Precision-recall curves", f"{said}, the bold one the chosen method.")
+    description = f"Precision against recall by method; the dashed line is guessing ({share:.0%} have the outcome)"
+    return canvas.finish(name, "Precision-recall curves", f"{description}, the bold one the chosen method.")
 
 
 def _thinned(curve: metrics.Curve) -> Points:
@@ -183,10 +183,10 @@ def _observed_by_group(y: NDArray[Any], risk: NDArray[Any], follow_up: FollowUp 
         known = np.isfinite(y)
         table = metrics.CalibrationTable.group(y[known], risk[known])
         return table.risk, table.rate
-    some = np.flatnonzero(np.isfinite(follow_up.time))
-    group = metrics.group_by_risk(risk[some])
-    shares = [observed_share(follow_up.take(some[group == number])) for number in range(int(group.max()) + 1)]
-    means = np.bincount(group, np.asarray(risk, dtype=np.float64)[some]) / np.bincount(group)
+    followed = np.flatnonzero(np.isfinite(follow_up.time))
+    group = metrics.group_by_risk(risk[followed])
+    shares = [observed_share(follow_up.take(followed[group == number])) for number in range(int(group.max()) + 1)]
+    means = np.bincount(group, np.asarray(risk, dtype=np.float64)[followed]) / np.bincount(group)
     estimable = np.array([share is not None for share in shares])
     return means[estimable], np.array([share for share in shares if share is not None], dtype=np.float64)
 
@@ -194,7 +194,7 @@ def _observed_by_group(y: NDArray[Any], risk: NDArray[Any], follow_up: FollowUp 
 @styled
 def draw_interval_sweep(compared: Compared) -> Drawing | None:
     """Draws INPT at a 50% risk level against mean interval width as the interval level sweeps (the paper's figure)."""
-    swept = {method: some for method, some in compared.predictions.items() if some[0].passes > 1}
+    swept = {method: summaries for method, summaries in compared.predictions.items() if summaries[0].passes > 1}
     if not swept:
         return None
     canvas = Canvas(WIDTH, 3.6)
@@ -269,7 +269,7 @@ def draw_risk_coverage(compared: Compared, threshold: float) -> Drawing | None:
 @styled
 def draw_decision_curve(compared: Compared, decision: Decision) -> Drawing | None:
     """Draws net benefit by the risk from which one acts: nobody, everybody, the model, the model with referral."""
-    outcome, each = compared.outcome, compared.weights
+    outcome, weights = compared.outcome, compared.weights
     if not enough(outcome):
         return None
     risk = compared.chosen.mean[compared.known].astype(np.float64)
@@ -279,9 +279,9 @@ def draw_decision_curve(compared: Compared, decision: Decision) -> Drawing | Non
         capacity = metrics.capacity_count(len(risk), decision.capacity)
         doubtful = metrics.highest(metrics.expected_loss(risk, threshold), capacity)
         referred = doubtful | metrics.referred_at_level(risk, high, threshold)
-        bound.append(float(np.average(metrics.per_row_benefit(outcome, risk, threshold, referred), weights=each)))
-    everybody = metrics.benefit_curve(outcome, np.ones(len(risk)), _THRESHOLDS, each)
-    model = metrics.benefit_curve(outcome, risk, _THRESHOLDS, each)
+        bound.append(float(np.average(metrics.per_row_benefit(outcome, risk, threshold, referred), weights=weights)))
+    everybody = metrics.benefit_curve(outcome, np.ones(len(risk)), _THRESHOLDS, weights)
+    model = metrics.benefit_curve(outcome, risk, _THRESHOLDS, weights)
     return _draw_benefit(model, everybody, np.asarray(bound), decision.risk_level)
 
 

@@ -40,7 +40,7 @@ def draw_evidence(history: Sequence[Moment]) -> Drawing | None:
     if not any(moment.kind != "champion" for moment in history):
         return None
     canvas = Canvas(WIDTH, 0.6 + 1.3 * len(RULES), len(RULES), 1, sharex=True)
-    said = []
+    texts = []
     for panel, (rule, (title, line)) in zip(canvas.panels.flat, RULES.items(), strict=True):
         limit = float(np.log10(line))
         values = [
@@ -52,9 +52,9 @@ def draw_evidence(history: Sequence[Moment]) -> Drawing | None:
         _mark(panel, history, f"{title}: log10 of the evidence", 0, limit)
         panel.set_ylim(LOWEST - 0.2, 1.15 * max([limit, *(value for value in drawn if value is not None)]))
         last = next((value for value in reversed(values) if value is not None), None)
-        said.append(f"{title} {'none' if last is None else f'{last:.1f}'}, alarm at {limit:.1f}")
+        texts.append(f"{title} {'none' if last is None else f'{last:.1f}'}, alarm at {limit:.1f}")
     _dates(canvas, history)
-    return canvas.finish("evidence", "Evidence of each rule over time", f"Last: {'; '.join(said)}.")
+    return canvas.finish("evidence", "Evidence of each rule over time", f"Last: {'; '.join(texts)}.")
 
 
 @styled
@@ -70,7 +70,7 @@ def draw_running_means(history: Sequence[Moment], titles: Mapping[str, str], lim
     if not names:
         return None
     canvas = Canvas(WIDTH, 0.6 + 1.3 * len(names), len(names), 1, sharex=True)
-    said = []
+    texts = []
     for panel, name in zip(canvas.panels.flat, names, strict=True):
         values = [moment.means.get(name) for moment in history]
         for spots in _runs(history, values):
@@ -82,9 +82,9 @@ def draw_running_means(history: Sequence[Moment], titles: Mapping[str, str], lim
         panel.set_ylim(0, 1)
         percent_axes(panel.yaxis)
         last = next(value for value in reversed(values) if value is not None)
-        said.append(f"{titles[name]} {last[0]:.0%} ({last[1]:.0%} to {last[2]:.0%})")
+        texts.append(f"{titles[name]} {last[0]:.0%} ({last[1]:.0%} to {last[2]:.0%})")
     _dates(canvas, history)
-    return canvas.finish("means", "Running means with intervals that hold at all times", f"Last: {'; '.join(said)}.")
+    return canvas.finish("means", "Running means with intervals that hold at all times", f"Last: {'; '.join(texts)}.")
 
 
 @styled
@@ -101,9 +101,11 @@ def draw_watched_batches(history: Sequence[Moment], review: str) -> Drawing | No
     canvas = Canvas(WIDTH, 2.6)
     batches = [history[spot] for spot in spots]
     shares = {
-        review[:1].lower() + review[1:]: [_share(one.review, one.patients) for one in batches],
-        "a value was filled in": [_share(one.filled_in, one.read) for one in batches],
-        "set aside by the contract": [_share(one.set_aside, one.read + max(0, one.set_aside)) for one in batches],
+        review[:1].lower() + review[1:]: [_share(batch.review, batch.patients) for batch in batches],
+        "a value was filled in": [_share(batch.filled_in, batch.read) for batch in batches],
+        "set aside by the contract": [
+            _share(batch.set_aside, batch.read + max(0, batch.set_aside)) for batch in batches
+        ],
     }
     looks = ((TARGET_COLOUR, "o"), (SOURCE_COLOUR, "s"), (HIGHLIGHT, "^"))
     for (label, values), (colour, marker) in zip(shares.items(), looks, strict=True):

@@ -1,4 +1,4 @@
-"""Everything a report is made from, and what is left of it: plain data that can be read from files."""
+"""Everything a report is made from, and its summary: plain data that can be read from files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class MethodLine:
-    """What the index shows of one method; counts are means over seeds."""
+    """One method in the summary of a report; counts are means over seeds."""
 
     method: str
     label: str

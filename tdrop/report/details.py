@@ -1,4 +1,4 @@
-"""What details.html shows: its tables, figures and sentences by name, as the templates ask for them."""
+"""The tables, figures and sentences of details.html, by the names that its templates use."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def patient_values(
 
 
 def _label_counts(data: ReportData) -> dict[str, Any]:
-    """By title, what became of the rows of a label file, without what there was none of; empty without a file."""
+    """By title, counts of a label file, without those that are 0; empty without a file."""
     labels = data.labels
     if labels is None:
         return {}
@@ -167,9 +167,9 @@ def _other_drawings(data: ReportData) -> dict[str, Drawing | None]:
 
 def _follow_up_drawing(data: ReportData) -> Drawing | None:
     """How long every site followed its patients; the steps of the curves are single patients and stay at a site."""
-    own = {} if data.follow_up is None else {data.site.title or data.site.name: data.follow_up}
+    here = {} if data.follow_up is None else {data.site.title or data.site.name: data.follow_up}
     unit = data.contract.column(data.contract.outcome.time).unit if data.contract.outcome.time else None
-    return figures.draw_follow_up({**data.followed, **own}, str(unit))
+    return figures.draw_follow_up({**data.followed, **here}, str(unit))
 
 
 def _attrition_drawing(data: ReportData) -> Drawing | None:
@@ -178,12 +178,12 @@ def _attrition_drawing(data: ReportData) -> Drawing | None:
     lost = {"Duplicates": validation.duplicates, "Set aside": validation.quarantined}
     if not any(lost.values()) and evaluation.labelled == evaluation.patients:
         return None
-    kept = {"Used": validation.used, "Outcome known": evaluation.labelled}
-    return figures.draw_attrition({"Rows read": validation.read, **lost, **kept}, lost)
+    used = {"Used": validation.used, "Outcome known": evaluation.labelled}
+    return figures.draw_attrition({"Rows read": validation.read, **lost, **used}, lost)
 
 
 def _recalibration(data: ReportData) -> Recalibration | None:
-    """What the outcomes suggest to do about the risks; None where they are too few."""
+    """The recalibration that the outcomes suggest; None where they are too few."""
     if data.y is None or sentences.too_few(data.evaluation):
         return None
     risk = data.predictions[data.method][0].mean
@@ -196,7 +196,7 @@ def _recalibration_note(recalibration: Recalibration) -> str:
 
 
 def _about(method: str) -> str:
-    """Says what a method is; nothing about one of another version."""
+    """Describes a method; says nothing of a method from another version."""
     try:
         description = describe_method(method)
     except UsageError:

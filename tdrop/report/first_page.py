@@ -1,4 +1,4 @@
-"""What page one shows beside its sentences: is acting on the model worth it, for whom not, other sites, an example."""
+"""The numbers of page one: is acting on the model worth it, for whom is it worst, other sites, an example."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_ROWS = 6
 
 @dataclass(frozen=True)
 class Frequencies:
-    """What becomes of 100 patients when one acts from a risk on, in whole patients.
+    """The fate of 100 patients if a clinic acts from a risk on, in whole patients.
 
     Attributes:
         level: The risk from which one acts.
@@ -131,7 +131,7 @@ class WorstGroup:
     """The subgroup for which the model does worst.
 
     Attributes:
-        name: Which it is.
+        name: Its name, such as "Age: 65 to 74".
         error_rate: Share of its patients who are misclassified.
         overall: The same of all patients.
     """

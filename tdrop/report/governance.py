@@ -1,4 +1,4 @@
-"""What a governance board asks for, per champion: a model card, and the change plan that is sealed at its promotion.
+"""Two documents for a governance board, per champion: its model card, and the change plan sealed at its promotion.
 
 Every field is a fact of the run with the record behind it, or is marked for the site to fill in; nothing is made up.
 The plan has the three parts of the FDA's predetermined change control plans: modifications, protocol, impact.
@@ -33,7 +33,7 @@ from tdrop.watch import (
 
 #: Stands where only the site can know.
 TO_FILL, TO_WRITE = "to be filled by the site", "to be written by the site"
-#: A candidate is not trained by itself for fewer new patients than this.
+#: tdrop trains no candidate unasked for fewer new patients than this.
 FEWEST_TO_RETRAIN = 100
 
 
@@ -42,9 +42,9 @@ class Fact:
     """One field.
 
     Attributes:
-        name: What it is.
+        name: Its name.
         value: In words, or that the site fills it in.
-        record: The file or record that it is from; empty where the site fills it in.
+        record: The file or record behind it; empty where the site fills it in.
         numbers: The numbers behind the words.
     """
 
@@ -67,12 +67,12 @@ class Document:
     """A model card or a change plan.
 
     Attributes:
-        kind: Which it is.
+        kind: "Model card" or "Change plan".
         site: Name of the site.
         title: The site's name for people.
         version: Of the model.
         promoted: When a person promoted it.
-        sections: What it says.
+        sections: Its contents.
         simulated: No patient is real.
         foreseen: Of a plan, the modifications that may be made without a new plan, by name.
     """
@@ -264,10 +264,11 @@ def make_plan(data: ReportData, promotion: Promotion, state: WatchState) -> Docu
 
 def _modifications(task: Task, proposes: bool) -> Iterator[Fact]:
     record, kind = "tdrop watch", WATCHED_KINDS[task]
-    told, forecast = kind.predictions, f" and the {kind.quality} is as forecast" if kind.quality else ""
-    yield Fact(f"recalibrate the {told}", f"when known outcomes contradict the {told}{forecast}", record)
+    why = f"when known outcomes contradict the {kind.predictions}"
+    why += f" and the {kind.quality} is as forecast" if kind.quality else ""
+    yield Fact(f"recalibrate the {kind.predictions}", why, record)
     how = (
-        f"a candidate is trained by itself once {FEWEST_TO_RETRAIN} new patients came"
+        f"tdrop trains a candidate once {FEWEST_TO_RETRAIN} new patients came"
         if proposes
         else "by hand, with `tdrop transfer`"
     )
@@ -288,10 +289,13 @@ def _protocol(data: ReportData, state: WatchState) -> Iterator[Fact]:
         "false alarms of each rule", f"in at most {share}, however often somebody looks", record, {"share": ALPHA}
     )
     if state.further is not None:
-        words = f"mean place above {state.further.limit:.2f} ({0.5 + TOLERATED_PLACE:.2f} and what chance leaves open)"
-        yield Fact("1 further", f"{words}; alarm at evidence of {LINE:g}", record, {"line": LINE})
+        words = (
+            f"new patients are further from the source than {state.further.limit:.0%} of those the model was made for"
+        )
+        words += f", on average ({0.5 + TOLERATED_PLACE:.0%} and a margin for chance); alarm at evidence of {LINE:g}"
+        yield Fact("1 further", words, record, {"line": LINE})
     if state.review is not None and state.loss is not None:
-        words = f"more than {TOLERATED_SHARE:.0%} above those the model was made for and what chance leaves open"
+        words = f"more than {TOLERATED_SHARE:.0%} above those the model was made for, with a margin for chance"
         expected = "loss" if state.task == "binary" else "error"
         yield Fact(
             "2 harm", f"share for review, or expected {expected}, {words}; alarm at {LINE:g}", record, {"line": LINE}
@@ -306,7 +310,7 @@ def _protocol(data: ReportData, state: WatchState) -> Iterator[Fact]:
             "3 ranking", f"{kind.quality} below {low:.2f}, the forecast's lower end", "forecast.json", {"low": low}
         )
     contract = f"{data.contract.name} {data.contract.version}"
-    yield Fact("data of a modification", f"checked against contract {contract}, as every extract", "contract")
+    yield Fact("data of a modification", f"checked against contract {contract}, like every extract", "contract")
     yield Fact("evaluation of a modification", "its own report; a verdict of stop makes no candidate", "report.html")
     yield Fact(
         "putting it to use", "a named person promotes it; nothing else changes what patients get", "tdrop promote"

@@ -112,8 +112,8 @@ def choice_sentence(choice: Choice) -> str:
         return ""
     best = min(losses, key=losses.__getitem__)
     tied = sum(row.tied for row in choice.table if row.candidate)
-    said = say("choice", choice=choice, losses=losses, best=best, handicap=HANDICAP.get(best), tied=tied)
-    return f"{said} {say('little')}" if choice.rests_on_little else said
+    reason = say("choice", choice=choice, losses=losses, best=best, handicap=HANDICAP.get(best), tied=tied)
+    return f"{reason} {say('little')}" if choice.rests_on_little else reason
 
 
 def _candidate_losses(choice: Choice) -> dict[str, float]:
@@ -129,7 +129,7 @@ def method_sentence(data: ReportData) -> str:
     """Says why this method, without jargon and no better than its table, and where the outcomes speak against it."""
     losses = _candidate_losses(data.choice)
     lowest = min(losses, key=losses.__getitem__, default="")
-    said = say(
+    reason = say(
         "method",
         choice=data.choice,
         chosen=data.method,
@@ -139,7 +139,7 @@ def method_sentence(data: ReportData) -> str:
         best=lowest == data.method,
         simple=next((row for row in data.choice.table if row.method == SIMPLE), None),
     )
-    return f"{said} {say('little')}" if data.choice.rests_on_little and not data.labelled else said
+    return f"{reason} {say('little')}" if data.choice.rests_on_little and not data.labelled else reason
 
 
 def _clearly_better(data: ReportData) -> str:
@@ -204,10 +204,11 @@ def left_out_sentence(left_out: LeftOut | None, contract: Contract | None) -> st
         return ""
     titles = {column.name: column.label for column in (contract.features if contract else ())}
     columns, indicators = (
-        [titles.get(column, column) for column in some] for some in (left_out.columns, left_out.indicators)
+        [titles.get(name, name) for name in names] for names in (left_out.columns, left_out.indicators)
     )
-    said = say("left_out", names=columns, cost=left_out) if columns else ""
-    return " ".join(filter(None, [said, say("left_out_indicators", names=indicators) if indicators else ""]))
+    sentences = [say("left_out", names=columns, cost=left_out)] if columns else []
+    sentences += [say("left_out_indicators", names=indicators)] if indicators else []
+    return " ".join(sentences)
 
 
 def difference_sentence(data: ReportData) -> str:
@@ -292,14 +293,13 @@ def _unused_sentence(method: str, trials: Sequence[Trial]) -> str:
     """Says why lambda is 0, from what left-out source patients said about the settings that were tried."""
     scored = [(trial.log_loss, trial) for trial in trials if trial.log_loss is not None]
     most = max(trial.folds for _, trial in scored)
-    whole = [pair for pair in scored if pair[1].folds == most]
-    using = [pair for pair in whole if _lambda_of(pair[1])]
+    whole = [(loss, trial) for loss, trial in scored if trial.folds == most]
+    using = [loss for loss, trial in whole if _lambda_of(trial)]
     if not using:
         tried = sum(_lambda_of(trial) > 0 for trial in trials)
         return say("unlabelled_unused", method=method, tried=tried, loss=None, best=None)
-    best, _ = min(whole, key=lambda pair: pair[0])
-    loss, _ = min(using, key=lambda pair: pair[0])
-    return say("unlabelled_unused", method=method, tried=0, loss=loss, best=best)
+    best = min(loss for loss, _ in whole)
+    return say("unlabelled_unused", method=method, tried=0, loss=min(using), best=best)
 
 
 def _lambda_of(trial: Trial) -> float:
@@ -322,7 +322,7 @@ def odd_sources(data: ReportData) -> list[str]:
 
 
 def site_sentences(data: ReportData) -> list[str]:
-    """Says whom the patients resemble, what held-out sites decided and why the interval is as wide as it is."""
+    """Says which sources the patients resemble, what held-out sites decided and what the interval allows for."""
     sentences, shares, forecast = [], data.shift.shares, data.forecast
     if shares is not None and len(shares.sites) > 1:
         known = sorted(zip(shares.resembled, shares.sites, strict=True), reverse=True)
@@ -331,11 +331,11 @@ def site_sentences(data: ReportData) -> list[str]:
     kind = OUTCOME_KINDS[data.contract.task]
     expected = None if forecast is None else forecast.next_site.get(data.method, {}).get(kind.headline)
     if expected is not None:
-        used = {method for method, trials in data.tuning.items() for own in trials if own.picked and own.knows_site}
+        used = {name for name, trials in data.tuning.items() for trial in trials if trial.picked and trial.knows_site}
         knowing = [method_label(method) for method in data.tuning if method in used]
         sentences.append(say("held_out", expected=expected, kind=kind, knowing=knowing, committee=data.choice.members))
-    moved = [own for own in (forecast.influence if forecast else ()) if own.moved >= _WORTH_SAYING]
+    moved = [source for source in (forecast.influence if forecast else ()) if source.moved >= _WORTH_SAYING]
     if moved:
-        most = max(moved, key=lambda own: own.moved)
+        most = max(moved, key=lambda source: source.moved)
         sentences.append(say("influence", name=data.source_titles.get(most.site, most.site), influence=most))
     return sentences

@@ -1,4 +1,4 @@
-"""The first screen: what a clinical lead must know; and a report's summary, which says the same in a few values."""
+"""The summary of a report: its sentences for a clinical lead, and the few values behind them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tdrop.report.sentences import (
 )
 from tdrop.report.text import method_label, say, unit_of
 
-#: What the index shows of each method.
+#: Metrics of each method in the summary.
 INDEXED = ("auroc", "error_auroc_sd", "error_auroc_risk", "interval_width", "referrals", "referred", "inpt")
 
-#: Why patients are referred, who is on the list, and who has a reason without a place on it.
+#: Counts of patients by reason for review, of those on the list, and of those with a reason and no place on it.
 REFERRALS = ("referrals", "capacity_referrals", "unlike_referrals", "referred", "left_out")
 
 

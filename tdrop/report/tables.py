@@ -250,7 +250,7 @@ def held_out_table(data: ReportData) -> Table | None:
         for site in forecast.held_out[data.method]
     ]
     for title, pick in (("Mean", "mean"), ("95% interval: from", "low"), ("95% interval: to", "high")):
-        lines.append(cells(title, "", *(number(getattr(own, pick), 2) for own in expected.values())))
+        lines.append(cells(title, "", *(number(getattr(site, pick), 2) for site in expected.values())))
     head = ("Site", "Patients", *(SITE_TITLES[name] for name in expected))
     return Table("held-out", f"{method_label(data.method)} at sites left out of its fits", head, tuple(lines))
 
@@ -333,16 +333,16 @@ def _group_lines(column: Column, groups: Groups, small: Mapping[str, bool], hide
     if column.categories:
         titles = [f"{column.label}: {column.category_titles.get(label, label)}" for label in column.categories]
         labels = {name: frame[column.name].astype("str") for name, frame in groups.items()}
-        counts = {name: [int(some.eq(label).sum()) for label in column.categories] for name, some in labels.items()}
+        counts = {name: [int(values.eq(label).sum()) for label in column.categories] for name, values in labels.items()}
     else:
         numbers = {name: _numbers(frame[column.name]) for name, frame in groups.items()}
         if column.type != "binary":
             unit = f" ({column.unit})" if column.unit and not column.label.endswith(")") else ""
-            means = (_mean(some, hide_below, small=small[name]) for name, some in numbers.items())
+            means = (_mean(values, hide_below, small=small[name]) for name, values in numbers.items())
             return [cells(f"{column.label}, mean{unit}", *means)]
         titles = [column.label]
-        counts = {name: [int(some.sum()), int(len(some) - some.sum())] for name, some in numbers.items()}
-    shown = {name: _shares(some, hide_below, small=small[name]) for name, some in counts.items()}
+        counts = {name: [int(values.sum()), int(len(values) - values.sum())] for name, values in numbers.items()}
+    shown = {name: _shares(group, hide_below, small=small[name]) for name, group in counts.items()}
     return [cells(title, *(shown[name][place] for name in groups)) for place, title in enumerate(titles)]
 
 

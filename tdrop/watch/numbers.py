@@ -1,4 +1,4 @@
-"""What a watch says in numbers at one time: sums over patients, which disclosure can round before they leave."""
+"""A watch in numbers at one time: sums over patients, which disclosure can round before they leave."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class WatchNumbers:
         patients: New patients who counted.
         outcomes: Known outcomes that counted.
         events: Of these with the outcome.
-        expected: Mean of the risks that these patients were told.
+        expected: Mean of the predicted risks of these patients.
         review: New patients whose interval reaches the level.
         means: By quantity (place, review, loss), its running mean and the ends of its confidence sequence.
         evidence: By rule, log10 of its e-value.

@@ -1,4 +1,4 @@
-"""Whom a watch has met and what they were told, in a form that one set of rules can watch for every outcome.
+"""The patients of a watch and their predictions, in a form that one set of rules can watch for every outcome.
 
 It holds keyed digests and the risks that outcomes are compared with, no patient's values. A prediction promises with
 which chance the outcome lies outside a range, which outcomes can contradict:
@@ -39,7 +39,7 @@ def _packed(kind: str) -> Any:
 
 @dataclass(frozen=True)
 class KnownPatients:
-    """Everyone whom the watch has met, one row per patient.
+    """The patients whom the watch has counted, one row each.
 
     Attributes:
         rows, persons, risk, low, high: As of `ScoredPatients`.
@@ -67,7 +67,7 @@ class KnownPatients:
         return replace(self, **both)
 
     def came_otherwise(self, places: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
-        """Whether outcomes (outcomes,) of the patients at some places lie outside what was told: 0 or 1 (outcomes,)."""
+        """Whether outcomes (outcomes,) of the patients at some places lie outside the prediction: 0 or 1."""
         if not len(self.low):
             return y
         outcome = np.asarray(y, dtype=np.float32)
@@ -86,7 +86,7 @@ class ScoredPatients:
         risk: The chance that the champion promised: of the outcome, of a wrong class, of lying outside (patients,).
         review: Who is for review: the interval reaches the decision level, or an error is likely (patients,).
         loss: The loss, or the error, that is expected, from 0 to 1 (patients,).
-        low: Lower ends of what was told (patients,); empty where outcomes are 0 or 1.
+        low: Lower ends of the predicted range (patients,); empty where outcomes are 0 or 1.
         high: Upper ends (patients,).
         filled_in: Who lacks a value that was filled in (patients,); empty where nobody does.
         set_aside: Rows of the batch that broke a rule of the contract.
@@ -109,7 +109,7 @@ class ScoredPatients:
 
 
 def new_persons(rows: NDArray[Any], persons: NDArray[Any], known: KnownPatients) -> NDArray[Any]:
-    """Places of rows whose person was not met before, one per person, in the order of their digests."""
+    """Places of rows whose person was not counted before, one per person, in the order of their digests."""
     order = np.lexsort((rows, persons))
     order = order[np.concatenate([[True], persons[order][1:] != persons[order][:-1]])] if len(order) else order
     fresh = ~(np.isin(rows[order], known.rows) | np.isin(persons[order], known.persons))
@@ -121,7 +121,7 @@ class WatchedKind:
     """How the rules speak of one kind of outcome.
 
     Attributes:
-        predictions: What patients are told.
+        predictions: The name of what is predicted.
         event: What an outcome shows of a patient, after a share: "21% of 300 patients ...".
         too_low: What it means that chances are too low.
         too_high: What it means that they are too high.
@@ -157,11 +157,11 @@ WATCHED_KINDS: Mapping[Task, WatchedKind] = MappingProxyType(
             too_low="risks are too low",
             too_high="risks are too high",
             review="the interval reaches the level for",
-            loss="the expected loss as a share of the highest there is",
+            loss="the expected loss, as a share of the highest possible,",
             review_title="Interval reaches the level",
             loss_title="Expected loss, of the highest",
             quality="AUROC",
-            quality_question="Do the risks still rank patients as was forecast?",
+            quality_question="Do the risks still rank patients as well as forecast?",
         ),
         "classes": WatchedKind(
             predictions="classes' probabilities",
@@ -173,7 +173,7 @@ WATCHED_KINDS: Mapping[Task, WatchedKind] = MappingProxyType(
             review_title="For review by expected error",
             loss_title="Expected share of wrong classes",
             quality="accuracy",
-            quality_question="Is the likeliest class right as often as was forecast?",
+            quality_question="Is the likeliest class right as often as forecast?",
         ),
         # Coverage from 93 to 96.5% is what a 95% interval is asked for.
         "regression": WatchedKind(
@@ -211,7 +211,7 @@ def describe_patients(
         rows: Keyed digests of the patients' ids (patients,).
         persons: Keyed digests of the persons they are (patients,).
         X: Encoded features (patients, features).
-        summary: What they were told.
+        summary: Their predictions.
         decision: What the site decides by.
         doubts: Of those the model was made for, `sorted_doubts`.
     """

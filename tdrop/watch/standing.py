@@ -1,4 +1,4 @@
-"""Where each rule stands, and what follows from all of them together."""
+"""The state of each rule, and what to do by all of them together."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def advise(state: WatchState) -> tuple[Action, ...]:
 
 
 def is_concept_shift(state: WatchState) -> bool:
-    """Whether outcomes contradict what was told although patients are no further from the source than before."""
+    """Whether outcomes contradict predictions although patients are no further from the source than before."""
     stands = {rule.rule: rule.stand for rule in rules_of(state)}
     return stands["outcomes"] in ("caution", "alarm") and stands["further"] == "quiet"
 

@@ -1,4 +1,4 @@
-"""What the watch of one champion knows: a frozen record that grows by batches and outcomes, never by the same twice.
+"""The record of one champion's watch: batches and outcomes are added to it, and every patient counts once.
 
 It holds no patient's values: keyed digests say who was counted, beside the risk that outcomes are compared with.
 """
@@ -31,7 +31,7 @@ TYPICAL_OUTCOMES = 500
 
 @dataclass(frozen=True)
 class Moment:
-    """How the watch stood at one time: after a batch, after outcomes, or when a champion was put to use.
+    """The state of the watch at one time: after a batch, after outcomes, or when a champion was put to use.
 
     Attributes:
         when: Time (ISO 8601, UTC).
@@ -79,9 +79,9 @@ class WatchState:
         review: Rule 2: are more of them for review?
         loss: Rule 2: is the expected loss higher?
         harm_peak: Rule 2: the highest logarithm so far of the mean of the two.
-        outcomes: Rule 3: do known outcomes contradict what was told?
+        outcomes: Rule 3: do known outcomes contradict the predictions?
         place_mean, review_mean, loss_mean, event_mean: Running means with their confidence sequences; the last is of
-            whether outcomes came otherwise than told.
+            whether outcomes differed from the prediction.
         forecast_low: Lower end of the sealed forecast of the AUROC, or of the accuracy of classes, or None.
         known: Everyone whom the watch has met.
         made_for: How many of these the model was made for; they come first and count for outcomes alone.
@@ -193,7 +193,7 @@ class WatchState:
         )
 
     def add_outcomes(self, rows: NDArray[Any], y: NDArray[Any], when: str) -> WatchState:
-        """Compares outcomes with what patients were told who were met and whose outcome was not known.
+        """Compares outcomes with predictions, for patients who were counted and whose outcome was not known.
 
         Args:
             rows: Keyed digests of ids (outcomes,).
@@ -208,8 +208,8 @@ class WatchState:
         y = np.asarray(y)[met[waits][first]]
         # One outcome per person: those of one person say the same thing twice.
         persons, first = np.unique(self.known.persons[spots], return_index=True)
-        kept = np.sort(first[~np.isin(persons, self.known.persons[self.known.outcome >= 0])])
-        spots, y = spots[kept], y[kept]
+        new = np.sort(first[~np.isin(persons, self.known.persons[self.known.outcome >= 0])])
+        spots, y = spots[new], y[new]
         event = self.known.came_otherwise(spots, y)
         outcome = self.known.outcome.copy()
         outcome[spots] = event.astype("<i1")
@@ -236,7 +236,7 @@ class WatchState:
         )
 
     def numbers(self) -> WatchNumbers:
-        """What is known now, in numbers; nothing is hidden."""
+        """Returns the watch in numbers as it is now; nothing is hidden."""
         known, patients = self.outcomes.patients, self.patients
         features: dict[str, FeatureMean] = {}
         if self.features is not None and patients:
@@ -359,10 +359,10 @@ def _add_groups(
     """The groups' running means with the places of new patients (patients,)."""
     after = dict(groups)
     for title, names in batch.items():
-        own = np.asarray(names)[fresh]
-        for name in sorted(set(own.tolist())):
+        groups_of_patients = np.asarray(names)[fresh]
+        for name in sorted(set(groups_of_patients.tolist())):
             key = f"{title}: {name}"
-            after[key] = after.get(key, RunningMean()).add(place[own == name])
+            after[key] = after.get(key, RunningMean()).add(place[groups_of_patients == name])
     return after
 
 
