@@ -7,6 +7,7 @@ from tdrop.data import Encoder
 from tdrop.evaluate import Evaluation
 from tdrop.forecast import Forecast
 from tdrop.home import Ref, ResolvedSite, emit_progress, files
+from tdrop.methods import label
 from tdrop.shift import Matching, Shift
 
 
@@ -29,7 +30,7 @@ def log_progress(site: ResolvedSite, ref: Ref, chosen: str = "") -> Ref:
             retained = ref.record(Matching, "matching.json").retained
             emit_progress(site.name, "match", detail=f"{retained} source patients that resemble the site's set aside")
         case "choice":
-            method = ref.record(Choice, "choice.json").method
+            method = label(ref.record(Choice, "choice.json").method)
             emit_progress(site.name, "choose", detail=method, public=method)
         case "forecast":
             emit_progress(site.name, "forecast", detail=_expected(ref.record(Forecast, files.FORECAST), chosen))

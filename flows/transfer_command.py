@@ -213,7 +213,7 @@ def _legend(evaluations: Collection[Evaluation]) -> str:
     cells = [f"{' or '.join(measured)}, mean over seeds"] if measured else []
     if len(labelled) < len(evaluations):
         at_level = all("threshold" in evaluation.decision for evaluation in evaluations)
-        counted = "patients referred at the risk level" if at_level else "patients referred for review"
+        counted = "patients whose interval reaches the decision level" if at_level else "patients referred for review"
         cells.append(f"where no outcome is known, {counted}" if measured else counted)
     return f"Each cell: {'; '.join(cells)}. * chosen without target labels."
 

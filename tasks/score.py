@@ -201,7 +201,7 @@ def _watched(
     sentences = []
     last = state.history[-1]
     if last.read and not last.patients:
-        sentences.append("the watch counted none of these patients: it had met all of them before")
+        sentences.append("the watch counted none of these patients: it had counted all of them before")
     return sentences if stand_of(state) == "quiet" else [*sentences, watch_in_short(state)]
 
 

@@ -54,5 +54,5 @@ def test_two_files_become_a_report_in_three_commands(tmp_path):
     assert "\n  tdrop add-site NAME --data FILE\n" in outputs[0]
     assert "\n  tdrop transfer men\n" in outputs[1]
     assert "\n  tdrop audit men men.csv\n" in outputs[1]
-    assert "Each cell: patients referred at the risk level. " in outputs[2]
+    assert "Each cell: patients whose interval reaches the decision level. " in outputs[2]
     assert (tmp_path / "home" / "sites" / "men" / "latest" / "report.html").is_file()

@@ -98,6 +98,7 @@ def standing_of(site: ResolvedSite, options: str = "") -> Standing:
         options: Options that the next command needs.
     """
     from tdrop.home import is_running, read_status
+    from tdrop.methods import label
 
     workspace, name = site.workspace, site.name
     last = read_status(workspace, name)
@@ -112,9 +113,8 @@ def standing_of(site: ResolvedSite, options: str = "") -> Standing:
     promotion = summary.get("promotion")
     champion = None
     if promotion is not None:
-        champion = (
-            f"version {promotion['version']} ({promotion['method']}), by {promotion['by']}, {promotion['when'][:10]}"
-        )
+        version = f"version {promotion['version']} ({label(promotion['method'])})"
+        champion = f"{version}, by {promotion['by']}, {promotion['when'][:10]}"
     verdict = summary.get("verdict")
     return Standing(
         name,

@@ -54,7 +54,7 @@ def score(
     console.print(
         f"[bold]{site}[/]: {written(validation.read)} rows read, {result.scored:,} scored, "
         f"{written(validation.quarantined)} quarantined, {written(validation.duplicates)} duplicates; "
-        f"{result.referred:,} to refer."
+        f"{result.referred:,} for review."
     )
     if result.filled_in:
         console.print(
@@ -249,13 +249,15 @@ def promote(
     workspace.network().target(site)
     from tasks.governance import put_to_use
     from tasks.registry import promote_candidate
+    from tdrop.methods import label
 
     # A run that ends meanwhile must not have its report replaced by the one before it.
     with lock_site(workspace, site):
         promotion = promote_candidate(workspace, site, by=by, note=note)
         documents = put_to_use(workspace, site)
     console.print_result({**plain(promotion), "documents": None if documents is None else str(documents)})
-    console.print(f"[bold]{site}[/]: version {promotion.version} ({promotion.method}) is champion, promoted by {by}.")
+    version = f"version {promotion.version} ({label(promotion.method)})"
+    console.print(f"[bold]{site}[/]: {version} is champion, promoted by {by}.")
     if documents is not None:
         console.print(f"its model card, and the sealed change plan with what the site has to write: {documents}")
 
@@ -269,13 +271,14 @@ def rollback(site: SiteName, as_json: AsJson = False, contracts: Contracts = DEF
     workspace.network().target(site)
     from tasks.governance import put_to_use
     from tasks.registry import restore_champion
+    from tdrop.methods import label
 
     with lock_site(workspace, site):
         promotion = restore_champion(workspace, site)
         put_to_use(workspace, site)
     console.print_result(plain(promotion))
     console.print(
-        f"[bold]{site}[/]: version {promotion.version} ({promotion.method}), promoted by {promotion.by}, "
+        f"[bold]{site}[/]: version {promotion.version} ({label(promotion.method)}), promoted by {promotion.by}, "
         "is champion again."
     )
 

@@ -113,7 +113,7 @@ def test_a_watch_begins_at_the_promotion_and_batches_count_once(promoted, tmp_pa
     assert once.patients == 200
     again = score(promoted, batch.sample(frac=1, random_state=1), tmp_path)
     assert state_of(promoted).further == once.further
-    assert any("it had met all of them before" in sentence for sentence in again.sentences)
+    assert any("it had counted all of them before" in sentence for sentence in again.sentences)
     score(promoted, patients(1, seed=6), tmp_path)
     assert state_of(promoted).patients == 201
 
