@@ -12,6 +12,7 @@ from .events import (
 from .expectations import Expectation as Expectation, suite as suite
 from .findings import (
     MEANINGS as MEANINGS,
+    About as About,
     Finding as Finding,
     Step as Step,
     Sureness as Sureness,

@@ -1,9 +1,9 @@
-"""Patients who left before the horizon: for how many patients each known outcome stands in their place.
+"""Weights known outcomes so that they also represent the patients who left before the horizon.
 
-Leaving them out keeps every event and loses those who would have had none. Each known outcome counts 1 / G instead: G
-is the chance, given the patient's features, of still being followed when the outcome became known (inverse probability
-of censoring weights; Robins and Rotnitzky 1992, Graf et al. 1999, Uno et al. 2007). G is a pooled logistic hazard of
-leaving, cross-fitted; with few who left it is the Kaplan-Meier curve of leaving.
+Leaving these patients out would keep every event and lose patients without one. Instead each known outcome gets the
+weight 1 / G: G is the chance, given the patient's features, of still being followed when the outcome became known
+(inverse probability of censoring weights; Robins and Rotnitzky 1992, Graf et al. 1999, Uno et al. 2007). G comes from a
+cross-fitted pooled logistic hazard of leaving; if few patients left, from the Kaplan-Meier curve of leaving.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from tdrop.base import Amount, Count, DataError, Doubles, Hidden, Indices, Mask,
 
 Handling = Literal["ipcw", "drop"]
 
-#: From this share of patients on who left before the horizon, outcomes are weighted unless the table says otherwise.
+#: If at least this share of patients left before the horizon, outcomes are weighted by default.
 WORTH_WEIGHTING = 0.02
 #: Equal intervals of the time to the horizon, each with its own hazard of leaving.
 INTERVALS = 12
-#: With fewer patients who left, the hazard does not depend on their features.
+#: If fewer patients left, the hazard does not depend on their features.
 FEWEST_CENSORED = 30
-#: Nobody counts for more than 20 patients.
+#: The smallest chance, so that no weight exceeds 20.
 SMALLEST_CHANCE = 0.05
-#: Fewer effective patients teach nothing.
+#: The smallest effective number of patients to learn from.
 FEWEST_EFFECTIVE = 50
-#: Folds of the hazard, as of tuning, and patients it is fitted to, at most.
+#: Folds of the hazard, as in tuning, and the largest number of patients it is fitted to.
 _FOLDS, _MOST_ROWS = 3, 20_000
 
 
@@ -52,22 +52,22 @@ class FollowUp:
 
     @property
     def ended(self) -> Mask:
-        """Whose follow-up ended with an event of either kind by the horizon (rows,)."""
+        """Patients with an event of either kind by the horizon (rows,)."""
         return np.asarray((self.event | self.competing) & (self.time <= self.horizon), dtype=np.bool_)
 
     @property
     def reached(self) -> Mask:
-        """Who was followed to the horizon or beyond (rows,)."""
+        """Patients who were followed to the horizon or beyond (rows,)."""
         return np.asarray(~self.ended & (self.time >= self.horizon), dtype=np.bool_)
 
     @property
     def censored(self) -> Mask:
-        """Who left before the horizon without any event (rows,)."""
+        """Patients who left before the horizon without any event (rows,)."""
         return np.asarray(np.isfinite(self.time) & ~self.ended & ~self.reached, dtype=np.bool_)
 
     @property
     def y(self) -> Doubles:
-        """The outcome at the horizon (rows,): a competing event makes it 0; NaN where it is not known."""
+        """The outcome at the horizon (rows,): 0 after a competing event, NaN where unknown."""
         happened = np.where(self.event & self.ended, 1.0, 0.0)
         return np.where(self.ended | self.reached, happened, np.nan)
 
@@ -78,15 +78,15 @@ class FollowUp:
 
 @dataclass(frozen=True)
 class CensoringSummary:
-    """What was done about patients who left before the horizon.
+    """How patients who left before the horizon were handled.
 
     Attributes:
-        handling: "ipcw" weighs the outcomes of the others; "drop" leaves them out.
+        handling: "ipcw" weights the outcomes of the others; "drop" leaves these patients out.
         censored: Patients who left before the horizon without an event.
         known: Patients whose outcome at the horizon is known.
-        effective_n: Equally weighted patients who say as much as these with their weights.
-        largest_weight: For how many patients one counts, at most.
-        by_features: Whether the chance of leaving follows the patient's features.
+        effective_n: The effective number of patients with these weights.
+        largest_weight: The largest weight.
+        by_features: Whether the chance of leaving depends on the patient's features.
     """
 
     handling: Handling
@@ -95,14 +95,6 @@ class CensoringSummary:
     effective_n: Amount
     largest_weight: float | None
     by_features: bool = False
-
-
-def choose_handling(asked: Handling | None, follow_up: FollowUp) -> Handling:
-    """What is done about patients who left: what the table asks for, else weights where they are not few."""
-    censored, known = int(follow_up.censored.sum()), int(np.isfinite(follow_up.y).sum())
-    if asked is not None:
-        return asked
-    return "ipcw" if censored >= WORTH_WEIGHTING * max(1, censored + known) else "drop"
 
 
 def weigh_outcomes(
@@ -114,25 +106,26 @@ def weigh_outcomes(
     persons: Indices | None = None,
     fewest: int = FEWEST_EFFECTIVE,
 ) -> tuple[Doubles | None, CensoringSummary]:
-    """For how many patients each outcome stands (rows,), 0 where it is not known; None where all count alike.
+    """Returns the weight of each outcome (rows,), 0 where it is unknown, or None without weights; and a summary.
 
     Args:
-        follow_up: Of one site's patients (rows,).
+        follow_up: Of a site's patients (rows,).
         X: Their encoded features (rows, features).
-        where: Whose they are, for a sentence.
-        asked: What the table says; None for what their share suggests.
-        persons: Whose row it is (rows,), where a person has several.
-        fewest: Effective patients needed.
+        where: The site, for error messages.
+        asked: The handling in the table; by default it depends on the share of patients who left.
+        persons: Whose row it is (rows,), if a person has several.
+        fewest: The effective number of patients needed.
     """
     known, censored = np.isfinite(follow_up.y), follow_up.censored
-    handling = choose_handling(asked, follow_up)
+    many_left = censored.sum() >= WORTH_WEIGHTING * max(1, int(censored.sum() + known.sum()))
+    handling: Handling = asked or ("ipcw" if many_left else "drop")
     summary = CensoringSummary(handling, int(censored.sum()), int(known.sum()), float(known.sum()), 1.0)
     if handling == "drop" or not censored.any():
         return None, summary
     if not follow_up.reached.any():
         raise DataError(
-            f"{where}: nobody of {counted(int((known | censored).sum()), 'patient')} was followed to the horizon, and "
-            "without them no outcome at it can be told; name a shorter `horizon` in the table, or wait"
+            f"{where}: none of {counted(int((known | censored).sum()), 'patient')} was followed to the horizon, so the "
+            "outcome at the horizon cannot be estimated; set a shorter `horizon` in the table, or wait"
         )
     model = CensoringModel(follow_up, X, persons)
     weight = model.weights()[0]
@@ -140,20 +133,20 @@ def weigh_outcomes(
     if size < fewest:
         raise DataError(
             f"{where}: with {counted(int(censored.sum()), 'patient')} who left before the horizon, the "
-            f"{int(known.sum()):,} known outcomes say as much as {size:.0f} would, and {fewest} are needed; name a "
-            "shorter `horizon` in the table"
+            f"{int(known.sum()):,} known outcomes are worth only {size:.0f} effective patients, and {fewest} are "
+            "needed; set a shorter `horizon` in the table"
         )
     return weight, replace(summary, effective_n=size, largest_weight=float(weight.max()), by_features=model.by_features)
 
 
 @dataclass(frozen=True)
 class CensoringModel:
-    """What weights are made from, so that a resample of the patients has weights of its own.
+    """The model behind the weights; it also gives the weights of a resample of the patients.
 
     Attributes:
-        follow_up: Of one site's patients (rows,).
+        follow_up: Of a site's patients (rows,).
         X: Their encoded features (rows, features).
-        persons: Whose row it is (rows,), where a person has several.
+        persons: Whose row it is (rows,), if a person has several.
     """
 
     follow_up: FollowUp
@@ -162,7 +155,7 @@ class CensoringModel:
 
     @cached_property
     def by_features(self) -> bool:
-        """Whether enough patients left for a hazard that follows their features."""
+        """Whether enough patients left for a hazard that depends on their features."""
         return int(self.follow_up.censored.sum()) >= FEWEST_CENSORED
 
     @cached_property
@@ -177,7 +170,7 @@ class CensoringModel:
 
     @cached_property
     def _fits(self) -> list[tuple[Indices, _HazardFit]]:
-        """Patients left out (held,), and the hazard fitted to others, of each fold."""
+        """Per fold, the patients left out (held,), and the hazard fitted to the others."""
         usable = np.flatnonzero(np.isfinite(self.follow_up.time))
         generator = np.random.default_rng(17)
         if self.persons is None:
@@ -187,10 +180,10 @@ class CensoringModel:
             fold = deal_persons(self.persons[usable], _FOLDS, generator, left)
         fits = []
         for number in range(_FOLDS):
-            held, others = usable[fold == number], usable[fold != number]
+            held_out, others = usable[fold == number], usable[fold != number]
             if len(others) > _MOST_ROWS:
                 others = generator.choice(others, _MOST_ROWS, replace=False)
-            fits.append((held, _fit_hazards(self._features, self.follow_up, *self._place, others)))
+            fits.append((held_out, _fit_hazards(self._features, self.follow_up, *self._place, others)))
         return fits
 
     def chance(self, counts: NDArray[Any] | None = None) -> Doubles:
@@ -203,24 +196,24 @@ class CensoringModel:
             return chance_still_followed(self.follow_up)[None]
         (interval, elapsed), features = self._place, self._features
         chance = np.ones((1 if counts is None else len(counts), len(self.follow_up.time)))
-        for held, fit in self._fits:
-            lines = fit.coefficients[None] if counts is None else fit.step(counts)
-            base = lines[:, : features.shape[1]] @ features[held].T + lines[:, -1:]
-            stayed = np.zeros_like(base)
-            for place, own in enumerate(fit.active):
-                share = np.where(interval[held] > own, 1.0, np.where(interval[held] == own, elapsed[held], 0.0))
+        for rows, fit in self._fits:
+            coefficients = fit.coefficients[None] if counts is None else fit.step(counts)
+            base = coefficients[:, : features.shape[1]] @ features[rows].T + coefficients[:, -1:]
+            log_chance = np.zeros_like(base)
+            for place, number in enumerate(fit.active):
+                share = np.where(interval[rows] > number, 1.0, np.where(interval[rows] == number, elapsed[rows], 0.0))
                 # log(1 - hazard) of a logistic hazard.
-                stayed -= share * np.logaddexp(0.0, base + lines[:, [features.shape[1] + place]])
-            chance[:, held] = np.exp(stayed)
+                log_chance -= share * np.logaddexp(0.0, base + coefficients[:, [features.shape[1] + place]])
+            chance[:, rows] = np.exp(log_chance)
         return chance
 
     def weights(self, counts: NDArray[Any] | None = None) -> Doubles:
-        """For how many patients each outcome stands (draws, rows), 0 where it is not known; `counts` as of `chance`."""
+        """The weight of each outcome (draws, rows), 0 where it is unknown; `counts` as in `chance`."""
         return np.where(np.isfinite(self.follow_up.y), 1 / np.maximum(self.chance(counts), SMALLEST_CHANCE), 0.0)
 
 
 def join_summaries(parts: Sequence[CensoringSummary]) -> CensoringSummary:
-    """What was done at several sites, as one."""
+    """Joins the summaries of several sites."""
     return CensoringSummary(
         handling="ipcw" if any(part.handling == "ipcw" for part in parts) else "drop",
         censored=sum(part.censored for part in parts if not isinstance(part.censored, Hidden)),
@@ -234,7 +227,7 @@ def join_summaries(parts: Sequence[CensoringSummary]) -> CensoringSummary:
 def chance_still_followed(follow_up: FollowUp, at: Doubles | None = None) -> Doubles:
     """The Kaplan-Meier chance of not having left before times (times,).
 
-    Where events and leaving fall on one time, events come first: who had one could not leave at it any more.
+    At equal times events come before leaving: a patient with an event can no longer leave.
 
     Args:
         follow_up: Of some patients (rows,).
@@ -246,28 +239,30 @@ def chance_still_followed(follow_up: FollowUp, at: Doubles | None = None) -> Dou
 
 
 def observed_share(follow_up: FollowUp) -> float | None:
-    """The share with the event by the horizon: Kaplan-Meier's, with competing events Aalen-Johansen's; None without.
+    """The share with the event by the horizon, by Kaplan-Meier or, with competing events, Aalen-Johansen.
 
-    Both are the mean over patients of the event over the Kaplan-Meier chance of still being followed at it.
+    Both are the mean over patients of the event divided by the Kaplan-Meier chance of still being followed at it. None
+    if it cannot be estimated.
     """
     rows = np.isfinite(follow_up.time)
     if not rows.any():
         return None
-    some = follow_up.take(rows)
-    if not (some.reached | some.ended).any() or (some.censored.any() and not some.reached.any()):
+    known = follow_up.take(rows)
+    if not (known.reached | known.ended).any() or (known.censored.any() and not known.reached.any()):
         return None
-    return float(np.sum((some.event & some.ended) / chance_still_followed(some)) / rows.sum())
+    return float(np.sum((known.event & known.ended) / chance_still_followed(known)) / rows.sum())
 
 
 def observed_to_horizon(follow_up: FollowUp, uniform: Doubles) -> Mask:
-    """Whose outcome counts as if only patients followed to the horizon were looked at (rows,).
+    """Selects patients as if only those followed to the horizon were observed (rows,).
 
-    Somebody with an early event would often have left before the horizon otherwise. Such a patient is kept with the
-    chance of being followed from the event to the horizon, so that being counted says nothing about the outcome.
+    Without the event, many patients with an early event would have left before the horizon. So such a patient is
+    selected with the chance of being followed from the event to the horizon: selection then does not depend on the
+    outcome.
 
     Args:
         follow_up: Of the patients.
-        uniform: A number between 0 and 1 of each patient, the same whenever outcomes are read (rows,).
+        uniform: A number between 0 and 1 per patient, the same each time that outcomes are read (rows,).
     """
     if not follow_up.reached.any():
         return np.zeros(len(follow_up.time), dtype=np.bool_)
@@ -281,19 +276,19 @@ def _stop(follow_up: FollowUp) -> Doubles:
 
 
 def _hazards_of_leaving(follow_up: FollowUp) -> tuple[Doubles, Doubles]:
-    """The times at which patients left, ascending (times,), and the share of those still there who did (times,)."""
+    """The times at which patients left, ascending (times,), and the share of those at risk who left then (times,)."""
     usable = np.isfinite(follow_up.time)
     stop, ended = np.sort(follow_up.time[usable]), np.sort(follow_up.time[follow_up.ended])
     times, left = np.unique(follow_up.time[follow_up.censored], return_counts=True)
-    there = len(stop) - np.searchsorted(stop, times, side="left")
-    at_once = np.searchsorted(ended, times, side="right") - np.searchsorted(ended, times, side="left")
-    return times, left / (there - at_once)
+    followed = len(stop) - np.searchsorted(stop, times, side="left")
+    events_then = np.searchsorted(ended, times, side="right") - np.searchsorted(ended, times, side="left")
+    return times, left / (followed - events_then)
 
 
 def _place_in_intervals(follow_up: FollowUp) -> tuple[Indices, Doubles]:
-    """The interval in which each patient's follow-up stops (rows,), and how far into it, 0 to 1 (rows,).
+    """The interval in which each patient's follow-up stops (rows,), and the elapsed part of it, 0 to 1 (rows,).
 
-    How far is counted in the interval's leaving: many leave on the same day of a study, and few between.
+    The part is measured by the hazard of leaving: in a study many patients leave on the same day.
     """
     stop = _stop(follow_up)
     edges = np.linspace(0.0, follow_up.horizon, INTERVALS + 1)
@@ -317,19 +312,19 @@ class _HazardFit:
     Attributes:
         active: The intervals in which anybody leaves (active,).
         coefficients: Of the features, of these intervals, and the constant (features + active + 1,).
-        curvature: Of the log likelihood with its penalty at them.
-        pull: Each patient's part of the gradient there (rows, features + active + 1).
+        curvature: Hessian of the penalised negative log likelihood at these coefficients.
+        gradients: Each patient's part of the gradient there (rows, features + active + 1).
     """
 
     active: Indices
     coefficients: Doubles
     curvature: Doubles
-    pull: Doubles
+    gradients: Doubles
 
     def step(self, counts: NDArray[Any]) -> Doubles:
         """Coefficients of resamples (draws, features + active + 1): one Newton step, exact to first order."""
-        away = (np.asarray(counts, dtype=np.float64) - 1) @ self.pull
-        return np.asarray(self.coefficients + np.linalg.solve(self.curvature, away.T).T, dtype=np.float64)
+        gradient = (np.asarray(counts, dtype=np.float64) - 1) @ self.gradients
+        return np.asarray(self.coefficients + np.linalg.solve(self.curvature, gradient.T).T, dtype=np.float64)
 
 
 def _fit_hazards(X: Doubles, follow_up: FollowUp, interval: Indices, elapsed: Doubles, rows: Indices) -> _HazardFit:
@@ -340,10 +335,10 @@ def _fit_hazards(X: Doubles, follow_up: FollowUp, interval: Indices, elapsed: Do
     if not len(active):
         size = X.shape[1] + 1
         return _HazardFit(active, np.zeros(size), np.eye(size), np.zeros((len(X), size)))
-    # One line per patient and interval in which anybody leaves; who had an event was there for a part of the last.
-    lines = [(rows[interval[rows] >= number], place) for place, number in enumerate(active)]
-    patient = np.concatenate([members for members, _ in lines])
-    place = np.concatenate([np.full(len(members), place) for members, place in lines])
+    # One line per patient and active interval; a patient with an event counts for a part of the last interval.
+    members = [rows[interval[rows] >= number] for number in active]
+    patient = np.concatenate(members)
+    place = np.repeat(np.arange(len(active)), [len(patients) for patients in members])
     last = interval[patient] == active[place]
     leaves = follow_up.censored[patient] & last
     weight = np.where(last & ~leaves, elapsed[patient], 1.0)
@@ -356,8 +351,8 @@ def _fit_hazards(X: Doubles, follow_up: FollowUp, interval: Indices, elapsed: Do
     design = np.column_stack([design, np.ones(len(design))])
     hazard = 1 / (1 + np.exp(-(design @ coefficients)))
     curvature = design.T @ (design * (weight * hazard * (1 - hazard))[:, None])
-    # The penalty holds all but the constant.
+    # The penalty does not apply to the constant.
     curvature += np.diag([*np.ones(len(coefficients) - 1), 0.0])
-    pull = np.zeros((len(X), len(coefficients)))
-    np.add.at(pull, patient, design * (weight * (leaves - hazard))[:, None])
-    return _HazardFit(active, coefficients, curvature, pull)
+    gradients = np.zeros((len(X), len(coefficients)))
+    np.add.at(gradients, patient, design * (weight * (leaves - hazard))[:, None])
+    return _HazardFit(active, coefficients, curvature, gradients)

@@ -1,4 +1,4 @@
-"""Guesses what one column of an unknown file is: an id, or its type, range, categories, unit and missing codes."""
+"""Guesses the role, type, range, categories, unit and missing-value codes of a column of an unknown file."""
 
 from __future__ import annotations
 
@@ -18,29 +18,30 @@ from tdrop.data.names import similarity, split_words, title_of, unit_in
 from tdrop.data.units import molar_mass_of
 from tdrop.data.values import NO, YES, as_numbers, as_text
 
-#: A column of more labels than this is no category.
+#: A column with more labels than this is not categorical.
 MOST_CATEGORIES = 30
-#: Fewer values than this teach nothing, and are somebody's own.
+#: With fewer values than this a model learns nothing, and they may identify patients.
 FEWEST_VALUES = 10
-#: So few whole numbers in a row are places in an order.
+#: Up to this many consecutive whole numbers are ordered categories.
 MOST_PLACES = 5
-#: A number whose largest value is so many medians, and whose skewness is this, is encoded by its logarithm.
+#: The logarithm is used where the largest value exceeds this many medians and the skewness exceeds the second number.
 LONG_TAIL, SKEWED = 10.0, 2.0
-#: From this share of missing values on, being missing is worth a feature.
+#: From this share of missing values on, a feature marks them.
 OFTEN_MISSING = 0.05
-#: Other hospitals go so many times the spread beyond what one file shows before it is called impossible, or unusual.
+#: Multiples of the file's spread that are added to its range: beyond the first values are impossible, beyond the second
+#: unusual.
 BEYOND, USUALLY_BEYOND = 4.0, 0.5
-#: A column is numbers where at least this share of its values are, and at least so many differ: a laboratory's column
-#: holds a few limits (<0.1) or words beside them.
+#: A column is numeric if at least this share of its values are numbers, and this many of them differ: a laboratory's
+#: column also holds a few limits (<0.1) or words.
 MOSTLY, MANY_NUMBERS = 0.8, 10
-#: Text of so many words that few share, at more than this share of the patients, is a remark and no label.
+#: Values of this many words that few patients share, at more than this share of the patients, are free text.
 MANY_WORDS, PROSE = 4, 0.25
 _REMARKS = {
     "comment", "comments", "remark", "remarks", "note", "notes", "freetext", "narrative", "bemerkung", "bemerkungen",
     "kommentar", "remarque", "remarques", "commentaire", "comentario", "comentarios", "observaciones",
 }  # fmt: skip
 _DATE = r"^(\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{2,4})"
-#: What is beside the word age in a name where it is not the patient's, in years.
+#: Words next to `age` in names of columns that are not the patient's age in years.
 _OTHER_AGES = {
     "gestational", "gest", "gestation", "bone", "rbc", "blood", "storage", "donation", "graft", "weeks", "group",
 }  # fmt: skip
@@ -51,24 +52,24 @@ _ID_WORDS = {
     "recordid", "caseid", "patnr", "patientnr", "patientno", "patno", "fallnummer", "patientennummer",
     "hadmid", "stayid",
 }  # fmt: skip
-#: What programs call the names of rows that they write into a file.
+#: Names that programs give to a column of row names.
 _ROW_NAMES = {"rownames", "rowname", "rowid", "unnamed0", "index"}
 _PERSONS = {"patient", "person", "subject", "participant", "mrn", "pid", "patid", "ptid", "subjid", "usubjid"}
 _PLACES = {"center", "centre", "institution", "inst", "institute", "provider", "provnum", "physician", "surgeon"}
-#: A column with so few values for its rows says of what kind they are.
+#: A column with fewer different values per row than this holds categories, not ids.
 _FEW_VALUES = 0.01
 
 
 @dataclass(frozen=True)
 class Guess:
-    """What a column seems to be: the YAML's keys, and beside each the evidence.
+    """The keys of a column in the table's YAML, and the evidence for each.
 
     Attributes:
         name: Its name in the table.
         header: Its name in the file.
-        keys: What the table says of it, by key, as plain data.
-        why: By key, the evidence; "" needs none.
-        codes: Values of it that mean missing.
+        keys: By key of the YAML, its value as plain data.
+        why: By key, the evidence; "" if none is needed.
+        codes: Its values that mean missing.
     """
 
     name: str
@@ -84,19 +85,19 @@ class Guess:
         return role
 
 
-#: Keys of a column as its YAML has them, and by key why.
+#: Keys of a column in its YAML, and by key the evidence.
 Keys = tuple[dict[str, Any], dict[str, str]]
 
 
 def read_numbers(
     values: pd.Series, attrs: Mapping[Any, Any], codes: Collection[str] = ()
 ) -> tuple[Doubles, NDArray[np.bool_]]:
-    """The numbers of a column (rows,), and which values are none (rows,), by the marks that its file was read with."""
+    """The numbers of a column (rows,), and which values are not numbers (rows,), with the marks of its file."""
     return as_numbers(values, codes, attrs.get("decimal", "."), attrs.get("thousands"))
 
 
 def guess_column(name: str, header: str, values: pd.Series, attrs: Mapping[Any, Any]) -> Guess:
-    """Looks at one column's values; what predicts nothing is given role ignored, with the reason."""
+    """Guesses a column from its values; a column that cannot predict gets role ignored, with the reason."""
     codes = guess_codes(values, attrs)
     text = as_text(values, codes).dropna()
     if codes:
@@ -112,22 +113,23 @@ def guess_column(name: str, header: str, values: pd.Series, attrs: Mapping[Any, 
     if text.nunique() < 2:
         return ignored("the same value everywhere")
     if text.str.match(_DATE).all():
-        return ignored("dates, which cannot be compared as they are")
+        return ignored("dates, which a model cannot use as they are")
     if _is_prose(text, header):
-        return ignored("free text, which nothing can be learned from as it is")
+        return ignored("free text, which a model cannot use as it is")
     missing = 1.0 - len(text) / len(values)
     numbers, unreadable = read_numbers(values, attrs, codes)
     finite = numbers[np.isfinite(numbers)]
-    stray = int(unreadable.sum())
-    if stray and len(finite) >= MOSTLY * len(text) and len(np.unique(finite)) >= MANY_NUMBERS:
+    not_numbers = int(unreadable.sum())
+    if not_numbers and len(finite) >= MOSTLY * len(text) and len(np.unique(finite)) >= MANY_NUMBERS:
         keys, why = _numeric_keys(finite, header)
         keys["severity"] = {"readable": "row_warning"}
-        why["severity"] = f"guess (possible): {stray:,} of {len(text):,} values are no numbers, and taken as missing"
-        missing += stray / len(values)
+        count = f"{not_numbers:,} of {len(text):,} values"
+        why["severity"] = f"guess (possible): {count} are not numbers, and count as missing"
+        missing += not_numbers / len(values)
     else:
-        keys, why = _label_keys(text) if stray or are_answers(text) else _numeric_keys(finite, header)
+        keys, why = _label_keys(text) if not_numbers or are_answers(text) else _numeric_keys(finite, header)
     if "range" in keys:
-        # A guess must not take patients out: the sickest of a small file are beyond what it shows.
+        # A guessed range must not set patients aside: at other hospitals some are sicker than all in this file.
         keys["severity"] = {**keys.get("severity", {}), "range": "row_warning"}
         reason = "values outside the guessed range only warn; delete `range` here once the range is right"
         why["severity"] = f"{why['severity']}; {reason}" if "severity" in why else f"guess: {reason}"
@@ -141,9 +143,9 @@ def guess_column(name: str, header: str, values: pd.Series, attrs: Mapping[Any, 
 
 
 def _is_prose(text: pd.Series, header: str) -> bool:
-    """Whether values (rows,) are remarks rather than labels: words in a column named so, or sentences of few patients.
+    """Whether values (rows,) are remarks: words in a column with such a name, or sentences that few patients share.
 
-    A label of several words, such as the name of an operation, is one of a few that many patients share.
+    Many patients share a label of several words, such as the name of an operation.
     """
     if _REMARKS & _words(header) and not are_answers(text) and text.str.contains(r"[^\W\d_]{2,}").mean() > PROSE:
         return True
@@ -156,9 +158,9 @@ def guess_codes(values: pd.Series, attrs: Mapping[Any, Any], column: Column | No
     """Values of a column that mean missing: known words, and known numbers that are impossible here.
 
     Args:
-        values: As they came (rows,).
+        values: As they were sent (rows,).
         attrs: How the file was read.
-        column: The table's column; without it, what is impossible is told by the other values.
+        column: The table's column; without it, the other values show which numbers are impossible.
     """
     numeric = column is None or column.type in NUMERIC_TYPES
     known = set() if column is None else {label.lower() for label in known_labels(column)}
@@ -173,11 +175,11 @@ def guess_codes(values: pd.Series, attrs: Mapping[Any, Any], column: Column | No
     if len(finite) * 2 < int((~distinct.isin(words)).sum()) or not len(finite):
         words = [word for word in words if word.lower() not in ALSO_LABELS]
     if column is None:
-        # Negative codes stand out only where nothing else is negative.
+        # Negative codes are recognisable only if no other value is negative.
         never_negative = bool((finite >= 0).any()) and len(np.unique(finite[finite < 0])) <= 2
     else:
         never_negative = column.range is not None and column.range.low is not None and column.range.low >= 0
-    # Codes may be many: what is usual is asked of the other values.
+    # There may be many codes, so only the other values show what is usual.
     others = finite[~np.isin(finite, MISSING_NUMBERS)]
     usual = float(np.quantile(others, 0.98)) if len(others) else 0.0
     odd = [code for code in MISSING_NUMBERS if (code < 0 and never_negative) or (code > 0 and code > 5 * usual > 0)]
@@ -185,7 +187,7 @@ def guess_codes(values: pd.Series, attrs: Mapping[Any, Any], column: Column | No
 
 
 def are_answers(text: pd.Series) -> bool:
-    """Whether labels (rows,) are a plain yes and no."""
+    """Whether labels (rows,) are a yes and a no."""
     distinct = text.unique()
     labels = {plain_label(word.lower()) for word in distinct} if len(distinct) <= MOST_CATEGORIES else set()
     return len(labels) == 2 and labels <= {*YES, *NO} and not labels <= set(YES) and not labels <= set(NO)
@@ -205,7 +207,7 @@ def _label_keys(text: pd.Series) -> Keys:
 
 
 def _in_order(labels: list[str]) -> list[str] | None:
-    """Labels in their order, where each holds one number after the same letters, or they are a known scale."""
+    """Labels in their order, if they differ only in a number or are a known scale; else None."""
     parts = [re.fullmatch(r"(\D*)(\d+)(\D*)", label) for label in labels]
     if all(parts) and len(labels) > 2 and len({(part[1], part[3]) for part in parts if part}) == 1:
         return sorted(labels, key=lambda label: int(re.sub(r"\D", "", label)))
@@ -218,7 +220,7 @@ def _in_order(labels: list[str]) -> list[str] | None:
 
 def _numeric_keys(numbers: Doubles, header: str) -> Keys:
     distinct = np.unique(numbers)
-    # Of years of the calendar another hospital has others.
+    # Calendar years differ between hospitals, so they are not categories.
     whole = bool((distinct == np.round(distinct)).all()) and not _calendar(distinct)
     codes = [f"{value:g}" for value in distinct[: MOST_PLACES + 1]]
     if whole and len(distinct) == 2:
@@ -241,11 +243,11 @@ def _calendar(distinct: Doubles) -> bool:
 
 
 def _limits(distinct: Doubles, header: str) -> Keys:
-    """Unit and ranges of a number: what its name shows, and some margin beyond what was seen."""
+    """Unit and ranges of a number: from its name, or the file's range with a margin."""
     low, high = float(distinct[0]), float(distinct[-1])
     unit, words = unit_in(header)
     if unit == "years" and _calendar(distinct):
-        # 1998 is a date: it lasted no 1998 years.
+        # 1998 is a date and not a duration of 1998 years.
         unit = None
     by_name = "guess (likely): by its name"
     if "age" in words and not _OTHER_AGES & set(words) and low >= 0 and high <= 120 and unit in (None, "years"):
@@ -254,20 +256,20 @@ def _limits(distinct: Doubles, header: str) -> Keys:
     keys: dict[str, Any] = {"unit": unit} if unit else {}
     why = {"unit": by_name} if unit else {}
     if re.search("year|yr|jahr|date", header.lower()) and _calendar(distinct):
-        # The next site's extract is often a later one.
-        return {"range": [1850.0, 2150.0], "plausible": [1900.0, 2100.0]}, {"range": "guess (likely): a calendar"}
+        # Extracts of other sites are often from later years.
+        return {"range": [1850.0, 2150.0], "plausible": [1900.0, 2100.0]}, {"range": "guess (likely): calendar years"}
     mass = molar_mass_of(words, unit)
     if mass is not None:
         keys["molar_mass"], why["molar_mass"] = mass, f"{by_name}, so that a site may send another kind of unit"
     beyond, usually = BEYOND * (high - low), USUALLY_BEYOND * (high - low)
-    bounds = [0.0 if low >= 0 else _round(low - beyond, -1), _round(high + beyond, 1)]
-    seen = [max(bounds[0], _round(low - usually, -1)), min(bounds[1], _round(high + usually, 1))]
-    why |= {"range": "guess: five times the spread that was seen", "plausible": "guess: twice the spread that was seen"}
-    return keys | {"range": bounds, "plausible": seen}, why
+    possible = [0.0 if low >= 0 else _round(low - beyond, -1), _round(high + beyond, 1)]
+    plausible = [max(possible[0], _round(low - usually, -1)), min(possible[1], _round(high + usually, 1))]
+    why |= {"range": "guess: five times the spread in this file", "plausible": "guess: twice the spread in this file"}
+    return keys | {"range": possible, "plausible": plausible}, why
 
 
 def _round(value: float, direction: int) -> float:
-    """A number of two digits at or beyond `value`; nobody's own value then stands in a file."""
+    """Returns a number of two digits at or beyond `value`, so that the YAML holds no patient's value."""
     if value == 0:
         return 0.0
     step = 10.0 ** (np.floor(np.log10(abs(value))) - 1)
@@ -275,37 +277,37 @@ def _round(value: float, direction: int) -> float:
 
 
 def find_id(raw: pd.DataFrame, asked: str | None, among: Sequence[str]) -> str | None:
-    """The header that tells patients apart: the one that was named, else by its name, else by its values.
+    """The header of the column that identifies patients: given by a person, or by its name, or by its values.
 
     Args:
         raw: The file (rows, columns).
-        asked: The header that a person named, if any.
+        asked: The header that a person gave, if any.
         among: Headers that may be it.
     """
-    likely = [header for header in among if names_id(header) or similarity(header, _PATIENT) >= 0.9]
-    # What is the same for nearly everybody, such as which test was done, is nobody's id.
+    likely = [header for header in among if is_id_name(header) or similarity(header, _PATIENT) >= 0.9]
+    # A value that most patients share, such as the id of a test, is not an id of patients.
     many = max(1, _FEW_VALUES * len(raw))
-    likely = [header for header in likely if _names_patient(header) or raw[header].nunique() > many]
-    # Row names tell rows apart, not patients: they are asked only where no other column is named an id.
-    named = [header for header in likely if not _names_rows(header)]
-    for header in [asked] if asked else named or likely:
+    likely = [header for header in likely if _is_patient_id_name(header) or raw[header].nunique() > many]
+    # Row names identify rows and not patients, so they come last.
+    by_name = [header for header in likely if not _is_row_name(header)]
+    for header in [asked] if asked else by_name or likely:
         values = as_text(raw[header], ()).dropna()
         if len(values) == len(raw) and values.is_unique:
             return header
-    if asked or named:
-        header = asked or named[0]
+    if asked or by_name:
+        header = asked or by_name[0]
         repeated = int(as_text(raw[header], ()).duplicated().sum())
         raise DataError(
-            f"column '{clean(header)}' should identify a patient, but {repeated:,} of {len(raw):,} rows repeat "
-            "another's or have none; send one row per patient, or name another column with --id"
+            f"column '{clean(header)}' should identify a patient, but {repeated:,} of {len(raw):,} rows repeat another "
+            "row's id or have none; send one row per patient, or name another column with --id"
         )
     return next((header for header in among if looks_like_id(raw[header])), None)
 
 
 def looks_like_id(values: pd.Series) -> bool:
-    """Whether a column of any name holds an id: all different, and words, or numbers that rise line by line.
+    """Whether a column of any name holds an id: all values differ, and are words, or numbers that rise line by line.
 
-    Measurements of few patients may all differ too; they come in no order, or with decimals.
+    Measurements of few patients may all differ too, but they are in no order, or have decimals.
     """
     text = as_text(values, ())
     if text.isna().any() or not text.is_unique or text.str.contains(r"[.,]\d").any():
@@ -320,31 +322,31 @@ def rises(numbers: Doubles) -> bool:
     return bool(whole and len(numbers) > 1 and (np.diff(numbers) > 0).all())
 
 
-def names_id(header: str) -> bool:
-    """Whether a column is an id by its name, the patient's or another thing's."""
-    return _names_rows(header) or bool(_ID_WORDS & _words(header))
+def is_id_name(header: str) -> bool:
+    """Whether a column is an id by its name, of a patient or of something else."""
+    return _is_row_name(header) or bool(_ID_WORDS & _words(header))
 
 
-def names_person(header: str, values: pd.Series) -> bool:
-    """Whether a column says whose row it is: a person's id by its name, of many people of whom some have several."""
-    # The whole name: a patient's age is no patient.
-    if "".join(split_words(header)) not in _PERSONS and not _names_patient(header):
+def is_person_id(header: str, values: pd.Series) -> bool:
+    """Whether a column is a person's id by its name, with many persons of whom some have several rows."""
+    # Compare the whole name: `patient_age` is not an id.
+    if "".join(split_words(header)) not in _PERSONS and not _is_patient_id_name(header):
         return False
     text = as_text(values, ()).dropna()
     return max(1, _FEW_VALUES * len(values)) < text.nunique() < len(text)
 
 
-def names_place(header: str) -> bool:
-    """Whether a column says by its name where, or by whom, a patient was treated."""
+def is_place_name(header: str) -> bool:
+    """Whether a column holds, by its name, where or by whom a patient was treated."""
     return bool(_PLACES & _words(header))
 
 
-def _names_patient(header: str) -> bool:
-    """Whether it is a patient's id that a column is named after: that of another thing may be one of few."""
+def _is_patient_id_name(header: str) -> bool:
+    """Whether a column is an id of patients by its name; ids of other things may have few values."""
     return "".join(split_words(header)) in _ID_WORDS or similarity(header, _PATIENT) >= 0.9
 
 
-def _names_rows(header: str) -> bool:
+def _is_row_name(header: str) -> bool:
     return "".join(split_words(header)) in _ROW_NAMES
 
 

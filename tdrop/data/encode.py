@@ -1,10 +1,10 @@
-"""Turns a harmonised frame into a Cohort, from the contract and the source's features alone.
+"""Turns a harmonised frame into a Cohort, by the contract and the source's features.
 
 continuous, count   the number; log(1 + number) as `log_<name>` where the contract says log
 ordinal             1, 2, ... in the contract's order
 binary              0 or 1
-categorical         one 0/1 feature a category, `<name>=<category>`; a category that the contract does not know
-                    is 0 in all of them
+categorical         one 0/1 feature per category, `<name>=<category>`; all are 0 for a category that the contract does
+                    not know
 missing             the source's median (numbers, ordinals) or most frequent category; with policy `indicator`
                     also a 0/1 feature `<name>_missing`
 """
@@ -25,17 +25,17 @@ from tdrop.base import Cohort, DataError, Doubles, Feature, FeatureKind, Floats,
 from tdrop.contracts import NUMERIC_TYPES, Column, Contract, Subgroup
 from tdrop.data.values import as_numbers, as_text
 
-#: A feature missing for this share of a target's patients is not recorded there.
+#: A feature missing for this share of a target's patients counts as not recorded there.
 NOT_RECORDED = 0.95
-#: Source patients without a value that a missing indicator needs to mean anything.
+#: A missing indicator needs this many source patients without a value.
 FEWEST_MISSING = 10
-#: How much larger a target's share of missing values may be than the source's before their being missing is not taken
-#: to mean the same. Settled on simulated sites (docs/CONTRACTS.md).
+#: If a target's share of missing values exceeds the source's by more than this, a missing value does not mean the same
+#: at both. Chosen on simulated sites (docs/CONTRACTS.md).
 UNLIKE_MISSING = 0.2
-#: Share of a column's spread that rounding to 32 bits may change before an offset is taken off, and share of its
-#: distinct values that may become one with another.
+#: Share of a column's spread that rounding to 32 bits may change before an offset is subtracted, and share of its
+#: distinct values that may become equal to others.
 LARGEST_ROUNDING, LARGEST_COLLAPSE = 1e-4, 0.5
-#: The subgroup of those whose value is missing.
+#: The subgroup of patients whose value is missing.
 UNKNOWN = "unknown"
 _KINDS: Mapping[str, FeatureKind] = {"ordinal": "ordinal", "binary": "binary"}
 
@@ -51,11 +51,11 @@ class Coding:
         type: Its type.
         log: Whether log(1 + value) is taken.
         categories: Labels in the contract's order.
-        category_titles: What to call them, where it differs.
+        category_titles: Their titles, where these differ.
         seen: Labels that the source holds.
-        fill: What a missing value becomes: a number, or the label of a categorical column.
-        indicator: Whether a feature says that the value was missing.
-        offset: What is taken off every number, after the logarithm, so that 32 bits hold the differences.
+        fill: The value in place of a missing one: a number, or the label of a categorical column.
+        indicator: Whether a feature marks missing values.
+        offset: Subtracted from every number, after the logarithm, so that 32 bits hold the differences.
     """
 
     name: str
@@ -72,34 +72,25 @@ class Coding:
 
     @property
     def features(self) -> tuple[Feature, ...]:
-        """What it makes, in the order of `encode`."""
+        """Its features, in the order of `encode`."""
         if self.type == "categorical":
-            made = tuple(
-                Feature(
-                    f"{self.name}={label}",
-                    self.name,
-                    "level",
-                    None,
-                    f"{self.title}: {self.category_titles.get(label, label)}",
-                )
-                for label in self.categories
-            )
+            titles = {label: f"{self.title}: {self.category_titles.get(label, label)}" for label in self.categories}
+            features = [Feature(f"{self.name}={label}", self.name, "level", None, titles[label]) for label in titles]
         else:
             shift = f"minus {self.offset:,.12g}" if self.offset else None
             notes = [note for note in (self.unit, "log" if self.log else None, shift) if note]
             title = f"{self.title} ({', '.join(notes)})" if notes else self.title
             name = f"log_{self.name}" if self.log else self.name
-            made = (Feature(name, self.name, _KINDS.get(self.type, "continuous"), self.unit, title),)
+            features = [Feature(name, self.name, _KINDS.get(self.type, "continuous"), self.unit, title)]
         if self.indicator:
-            made += (Feature(f"{self.name}_missing", self.name, "missing", None, f"{self.title} missing"),)
-        return made
+            features.append(Feature(f"{self.name}_missing", self.name, "missing", None, f"{self.title} missing"))
+        return tuple(features)
 
     def encode(self, frame: pd.DataFrame) -> list[Doubles]:
-        """Returns its features, each (rows,)."""
+        """Returns the values of its features, each (rows,)."""
+        features: list[Doubles]
         if self.type == "categorical":
-            labels = _labels(frame, self.name)
-            features: list[Doubles]
-            labels = labels.fillna(str(self.fill))
+            labels = _labels(frame, self.name).fillna(str(self.fill))
             features = [labels.eq(label).to_numpy().astype(np.float64) for label in self.categories]
         else:
             numbers = self._numbers(frame)
@@ -108,7 +99,7 @@ class Coding:
         return [*features, self.missing(frame).astype(np.float64)] if self.indicator else features
 
     def missing(self, frame: pd.DataFrame) -> NDArray[np.bool_]:
-        """Whose value is filled in (rows,)."""
+        """Whose value is missing and filled in (rows,)."""
         if self.type == "categorical":
             return _labels(frame, self.name).isna().to_numpy(dtype=bool)
         return np.isnan(self._numbers(frame))
@@ -126,10 +117,10 @@ class Encoder:
         contract: Name of the table.
         version: Its version.
         id_column: Name of the column that identifies a patient.
-        codings: One a feature column, in the contract's order.
+        codings: One per feature column, in the contract's order.
         left_out: Feature columns that are not used, because the target does not record them.
-        without_indicator: Columns whose missing values are filled in without a feature that says so, because they are
-            missing for other reasons at the target.
+        without_indicator: Columns whose missing values are filled in without a feature that marks them, because they
+            are missing for other reasons at the target.
     """
 
     contract: str
@@ -167,12 +158,12 @@ class Encoder:
         return Cohort(site_name, np.asarray(ids), names, X, outcomes, described=self.features, persons=persons)
 
     def filled_in(self, frame: pd.DataFrame) -> list[str]:
-        """By row, the columns without a value, whose value is filled in; empty where every one is there."""
+        """By row, the columns whose missing value is filled in; "" where none is missing."""
         missing = {coding.name: coding.missing(frame) for coding in self.codings}
         return ["; ".join(name for name, rows in missing.items() if rows[row]) for row in range(len(frame))]
 
     def unseen(self, frame: pd.DataFrame) -> dict[str, int]:
-        """By column, how many rows hold a category that the source never held."""
+        """By column, how many rows hold a category that the source does not hold."""
         counts = {}
         for coding in self.codings:
             if coding.categories and coding.name in frame:
@@ -187,43 +178,42 @@ def learn_encoder(
     without: Collection[str] = (),
     without_indicator: Collection[str] = (),
 ) -> Encoder:
-    """Learns what missing values become, and which categories are known, from the source's features.
+    """Learns the replacement of missing values, and the known categories, from the source's features.
 
     Args:
         source_frame: The source's used rows.
         contract: The table.
         without: Columns that are left out, such as those that the target does not record.
-        without_indicator: Columns whose being missing is no feature, such as those of `unlike_missing`.
+        without_indicator: Columns that get no missing indicator, such as those of `unlike_missing`.
     """
     columns = [column for column in contract.features if column.name not in without]
     if not columns:
         raise DataError(f"table '{contract.name}': the target records none of its features; ask the site for them")
     learned = [_learn(source_frame, column) for column in columns]
-    dropped = tuple(one.name for one in learned if one.indicator and one.name in without_indicator)
-    codings = tuple(replace(one, indicator=one.indicator and one.name not in dropped) for one in learned)
+    dropped = tuple(coding.name for coding in learned if coding.indicator and coding.name in without_indicator)
+    codings = tuple(replace(coding, indicator=coding.indicator and coding.name not in dropped) for coding in learned)
     left_out = tuple(column.name for column in contract.features if column.name in without)
     return Encoder(contract.name, contract.version, contract.id_column, codings, left_out, dropped)
 
 
 def persons_of(frame: pd.DataFrame, contract: Contract) -> Indices | None:
-    """Whose row each is, numbered as they come (rows,); None where no person is named or none has two rows.
+    """The number of each row's person (rows,); None without a column of persons, or if no person has two rows.
 
-    A row that names nobody is a person of its own.
+    A row without a person is a person of its own.
     """
     if contract.person is None or contract.person not in frame:
         return None
-    named = frame[contract.person]
-    persons = pd.factorize(named)[0].astype(np.int64)
-    alone = persons < 0
-    persons[alone] = len(frame) + np.flatnonzero(alone)
-    return persons if named.dropna().duplicated().any() else None
+    ids = frame[contract.person]
+    persons = pd.factorize(ids)[0].astype(np.int64)
+    absent = persons < 0
+    persons[absent] = len(frame) + np.flatnonzero(absent)
+    return persons if ids.dropna().duplicated().any() else None
 
 
 def not_recorded(target_frame: pd.DataFrame, contract: Contract) -> tuple[str, ...]:
-    """The features that a target does not record for its patients, or hardly ever.
+    """The features that a target never or hardly ever records.
 
-    Filled in with the source's typical value they would be a constant: a difference between the sites that is none of
-    the patients'.
+    Filled in with the source's typical value they would be constant, and look like a difference between the patients.
     """
     return tuple(
         column.name
@@ -233,18 +223,18 @@ def not_recorded(target_frame: pd.DataFrame, contract: Contract) -> tuple[str, .
 
 
 def unlike_missing(source_frame: pd.DataFrame, target_frame: pd.DataFrame, contract: Contract) -> tuple[str, ...]:
-    """The features whose values are missing at a target for other reasons than at its source, by how often they are.
+    """The features whose values are probably missing for other reasons at a target than at its source.
 
-    That a value is missing says something about a patient where the same people do not get it measured. Where it is
-    missing far more often, or more often than the table allows, patients lack it who would have it at the source. Where
-    it is missing less often, those who still lack it may be the same kind of patients, and the others have a value.
+    A missing value says something about a patient only if the same kind of patient lacks it at both sites. If values
+    are missing far more often at the target, or more often than the table allows, patients lack it there who would have
+    it at the source. If they are missing less often, those who lack it may be the same kind of patients.
     """
     names = []
     for column in contract.features:
         if column.missing.policy != "indicator" or column.name not in source_frame or column.name not in target_frame:
             continue
-        ours, theirs = (float(frame[column.name].isna().mean()) for frame in (source_frame, target_frame))
-        if theirs - ours > UNLIKE_MISSING or ours <= column.missing.budget < theirs:
+        source, target = (float(frame[column.name].isna().mean()) for frame in (source_frame, target_frame))
+        if target - source > UNLIKE_MISSING or source <= column.missing.budget < target:
             names.append(column.name)
     return tuple(names)
 
@@ -259,11 +249,8 @@ def features_of(contract: Contract) -> tuple[Feature, ...]:
 
 
 def _learn(frame: pd.DataFrame, column: Column) -> Coding:
-    known = column.name in frame and frame[column.name].notna().any()
-    if not known:
-        raise DataError(
-            f"column '{column.name}': the source has no value of it, so nothing can be learned; give it role ignored"
-        )
+    if column.name not in frame or not frame[column.name].notna().any():
+        raise DataError(f"column '{column.name}': the source has no value of it; give it role ignored in the table")
     labels = _labels(frame, column.name) if column.categories else None
     fill: float | str
     offset = 0.0
@@ -276,15 +263,16 @@ def _learn(frame: pd.DataFrame, column: Column) -> Coding:
         fill = _typical(numbers) if column.type in NUMERIC_TYPES else float(np.floor(np.nanmedian(numbers)))
         offset = offset_of(np.log1p(numbers) if column.transform == "log" else numbers)
     seen = () if labels is None else tuple(label for label in column.categories if labels.eq(label).any())
-    return _coding(
-        column, seen=seen, fill=fill, indicator=_worth_an_indicator(frame[column.name], column), offset=offset
-    )
+    # A model can learn from missing values only if some source patients lack the value and others do not.
+    missing = int(frame[column.name].isna().sum())
+    indicator = column.missing.policy == "indicator" and FEWEST_MISSING <= missing < len(frame)
+    return _coding(column, seen=seen, fill=fill, indicator=indicator, offset=offset)
 
 
 def _typical(numbers: Doubles) -> float:
-    """The median (of rows,), to a digit that is small beside the middle half of the rows.
+    """The median (of rows,), rounded to a digit that is small compared with the interquartile range.
 
-    Exact it may be one patient's value, and a model leaves with it.
+    The exact median may be a patient's value, and the model that contains it may leave the site.
     """
     low, median, high = np.nanquantile(numbers, (0.25, 0.5, 0.75))
     digits = 1 - math.floor(math.log10(high - low)) if high > low else None
@@ -292,9 +280,9 @@ def _typical(numbers: Doubles) -> float:
 
 
 def offset_of(numbers: Doubles) -> float:
-    """What to take off numbers (rows,) whose size would cost them digits in 32 bits; 0 for ordinary ones.
+    """The offset of numbers (rows,) that are so large that 32 bits would lose their digits; 0 for ordinary numbers.
 
-    It is a typical number, not finer than a fill value: a model leaves with it.
+    It is rounded like a fill value, because the model that contains it may leave the site.
     """
     known = numbers[np.isfinite(numbers)]
     if not len(known):
@@ -306,17 +294,11 @@ def offset_of(numbers: Doubles) -> float:
 
 
 def collapsed(numbers: Doubles, distinct: int) -> int:
-    """How many of so many distinct values are one with another once numbers (rows,) are encoded; few are chance."""
+    """How many of the distinct values become equal to others when numbers (rows,) are encoded; 0 if it is not many."""
     known = numbers[np.isfinite(numbers)]
     encoded = (known - offset_of(known)).astype(np.float32)
     lost = distinct - len(np.unique(encoded))
     return lost if lost > LARGEST_COLLAPSE * distinct else 0
-
-
-def _worth_an_indicator(values: pd.Series, column: Column) -> bool:
-    """Whether a model can learn what it means that a value is missing; where it never is, only sites are told apart."""
-    missing = int(values.isna().sum())
-    return column.missing.policy == "indicator" and missing >= FEWEST_MISSING and missing < len(values)
 
 
 def _coding(
@@ -349,12 +331,12 @@ def numbers_of(frame: pd.DataFrame, name: str, categories: tuple[str, ...]) -> D
 
 
 def _labels(frame: pd.DataFrame, name: str) -> pd.Series:
-    """A column's labels as text (rows,), missing if it is not there."""
+    """A column's labels as text (rows,), all missing if the column is absent."""
     return as_text(frame[name], ()) if name in frame else as_text(pd.Series([None] * len(frame)), ())
 
 
 def subgroups_of(frame: pd.DataFrame, contract: Contract) -> dict[str, NDArray[Any]]:
-    """Returns, by the title of each subgroup of the contract, every patient's group as text (rows,)."""
+    """Returns every patient's group as text (rows,), by the title of each subgroup of the contract."""
     return {subgroup.title or subgroup.name: _groups(frame, subgroup) for subgroup in contract.subgroups}
 
 
@@ -366,11 +348,9 @@ def _groups(frame: pd.DataFrame, subgroup: Subgroup) -> NDArray[Any]:
         labels = values.map(lambda value: f"{value:g}" if isinstance(value, float) else str(value))
         return labels.astype("object").where(values.notna(), UNKNOWN).to_numpy(dtype=object)
     numbers = values.to_numpy(np.float64, na_value=np.nan)
-    names = np.asarray([*(subgroup.labels or _band_names(subgroup.cuts)), UNKNOWN], dtype=object)
-    band = np.searchsorted(subgroup.cuts, numbers, side="right")
-    return names[np.where(np.isnan(numbers), len(names) - 1, band)]
-
-
-def _band_names(cuts: tuple[float, ...]) -> tuple[str, ...]:
+    cuts = subgroup.cuts
     middle = [f"{low:g} to below {high:g}" for low, high in pairwise(cuts)]
-    return (f"below {cuts[0]:g}", *middle, f"{cuts[-1]:g} and over")
+    bands = subgroup.labels or (f"below {cuts[0]:g}", *middle, f"{cuts[-1]:g} and over")
+    names = np.asarray([*bands, UNKNOWN], dtype=object)
+    band = np.searchsorted(cuts, numbers, side="right")
+    return names[np.where(np.isnan(numbers), len(names) - 1, band)]

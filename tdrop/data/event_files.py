@@ -1,4 +1,4 @@
-"""Writes long events as MEDS files and as an OMOP CDM 5.4 folder of parquet files; the demo network among them."""
+"""Writes events as MEDS files or as an OMOP CDM 5.4 folder of parquet files, also for the demo network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow.parquet as parquet
 from tdrop.data.simulation import DEMO_ROWS, STAGES, TREATMENTS, demo_patients
 
 EventForm = Literal["omop", "meds"]
-#: How a record's columns are called in each table of the CDM: the stem of the concept, and of the time.
+#: Stems of column names in each table of the CDM: of the concept, and of the time.
 _STEMS = {
     "visit_occurrence": ("visit", "visit_start"),
     "condition_occurrence": ("condition", "condition_start"),
@@ -43,7 +43,7 @@ class Concept:
     Attributes:
         code: `VOCABULARY/CODE`.
         concept_id: Its number in OMOP.
-        title: What it is called.
+        title: Its title.
         table: The table of the CDM that holds its records; `unit` for a unit, `gender` for a sex.
     """
 
@@ -58,7 +58,7 @@ _GRADES = {str(grade): f"Demo/grade-group-{grade}" for grade in range(1, 6)}
 _STAGES = {stage: f"Demo/{stage}" for stage in STAGES}
 _COMORBIDITY = "Demo/charlson-1-or-more"
 _TREATMENTS = {name: f"Demo/{name}" for name in TREATMENTS if name != "none"}
-#: Codes of the demo that no vocabulary has are numbered as OMOP asks for: from two thousand millions on.
+#: The demo's codes that no vocabulary has are numbered from two billion on, as OMOP requires.
 DEMO_CONCEPTS = (
     Concept(_INDEX, 4163261, "Malignant tumor of prostate", "condition_occurrence"),
     Concept(_PSA, 3013603, "Prostate specific Ag [Mass/volume] in Serum or Plasma", "measurement"),
@@ -76,7 +76,7 @@ DEMO_CONCEPTS = (
         for place, (name, code) in enumerate(_TREATMENTS.items())
     ),
 )
-#: How the demo's columns come from its records; `treatment` none is who has no record of any.
+#: How the demo's columns are computed from its records; patients without a record of a treatment have `none`.
 _DEMO_EVENTS: Mapping[str, Mapping[str, Any]] = {
     "age": {"codes": ["MEDS_BIRTH"], "take": "days_since"},
     "psa": {"codes": [_PSA], "window": ["-90 d", "0 d"], "take": "last"},
@@ -85,7 +85,7 @@ _DEMO_EVENTS: Mapping[str, Mapping[str, Any]] = {
     "comorbidity": {"codes": [_COMORBIDITY], "take": "any"},
     "treatment": {"codes": {"none": [], **{name: [code] for name, code in _TREATMENTS.items()}}, "take": "last"},
 }
-#: The demo's patients are followed for so many days unless they die before.
+#: The demo's patients are followed for this many days unless they die before.
 _FOLLOWED_DAYS = 3700
 
 
@@ -100,7 +100,7 @@ def write_demo_events(folder: Path, form: EventForm, rows: Mapping[str, int] = D
 
 
 def with_demo_events(table: str) -> str:
-    """The text of the demo's table with `index` and `events`, by which its databases of events are read."""
+    """Adds `index` and `events`, which databases of events need, to the text of the demo's table."""
     index = json.dumps({"codes": [_INDEX], "occurrence": "first"})
     table = table.replace("\ncolumns:\n", f"\nindex: {index}\n\ncolumns:\n", 1)
     table = table.replace("\noutcome:\n", '\noutcome:\n  events: {"codes": ["MEDS_DEATH"]}\n', 1)
@@ -111,7 +111,7 @@ def with_demo_events(table: str) -> str:
 
 
 def _demo_records(patients: pd.DataFrame, *, months: bool, stage: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A site's patients as records and observation periods; diagnoses are spread over a year, deaths over ten."""
+    """A site's patients as records and observation periods; diagnoses are within a year, deaths within ten."""
     place = pd.Series(range(len(patients)))
     moment = pd.Timestamp("2010-01-01") + pd.to_timedelta(place % 365, unit="D")
     years = patients["age"] / 12 if months else patients["age"]
@@ -143,8 +143,8 @@ def write_meds(folder: Path, records: pd.DataFrame, concepts: Sequence[Concept])
 
     Args:
         folder: Where they go; created when missing.
-        records: subject, time (missing for what holds always), code, value, label, unit; birth and death among them.
-        concepts: What the codes are called.
+        records: subject, time (missing for lasting facts), code, value, label, unit; including births and deaths.
+        concepts: The codes with their titles.
     """
     for name in ("data", "metadata"):
         (folder / name).mkdir(parents=True, exist_ok=True)
@@ -169,7 +169,7 @@ def write_omop(folder: Path, records: pd.DataFrame, concepts: Sequence[Concept],
     Args:
         folder: Where they go; created when missing.
         records: As for `write_meds`.
-        concepts: Every code and unit among them.
+        concepts: All codes and units of the records.
         periods: subject, start, end: the observation periods.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -212,7 +212,7 @@ def omop_tables(records: pd.DataFrame, concepts: Sequence[Concept], periods: pd.
 
 
 def _moments(stem: str, rows: pd.DataFrame) -> dict[str, pd.Series]:
-    """The day of some records, and their time."""
+    """The columns with the day of records, and with their time."""
     times = rows["time"].astype("datetime64[us]")
     return {f"{stem}_date": times.dt.normalize(), f"{stem}_datetime": times}
 

@@ -1,7 +1,7 @@
-"""Proposes a table from a database of events, and the site of another hospital that has one; every guess is marked.
+"""Proposes a table from a database of events, and the site of another hospital with one; every guess is marked.
 
-The table's features are the cohort's most frequent codes. Of a second hospital it is said which codes of the table it
-lacks, and which of its own look like them.
+The table's features are the cohort's most frequent codes. For a second hospital, the proposal lists the table's codes
+that it lacks, and its own codes with similar titles.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tdrop.base import ContractError, DataError, TdropError, UsageError
 from tdrop.contracts import Contract, Extract, Index, Network, Selection, Site, require_horizon
 from tdrop.data.columns import FEWEST_VALUES, Guess, guess_column
 from tdrop.data.names import split_words
+from tdrop.data.outcome_proposal import without_guess
 from tdrop.data.outcomes import source_outcome
 from tdrop.data.readers import open_events
 from tdrop.data.readers._event_queries import BIRTH, DAY, DEATH, Code, Queries, most_recorded, recorded
@@ -29,27 +30,27 @@ from tdrop.data.site_proposal import first_lines, location_of, require_new_site,
 from tdrop.data.table_proposal import TableProposal, require_table_name, write_table
 from tdrop.data.units import molar_mass_of, require_unit
 
-#: Codes that are looked at, most frequent first; and columns that are proposed unless another number is asked for.
+#: How many codes are considered, most frequent first; and how many columns are proposed by default.
 MOST_CODES, MOST_COLUMNS = 300, 20
-#: From this share of its records with a number, or with a text, a code is a value; below, it happened or not.
+#: If this share of a code's records has a number, or a text, the column is its value; else whether it happened.
 MOSTLY = 0.8
-#: A code that so many have tells nobody apart.
+#: A code that this share of the patients has does not distinguish them.
 NEARLY_ALL = 0.99
-#: A value is the last of so many days before the index; anything else happened at any time before.
+#: A value is the last one within this many days before the index; other events count at any time before it.
 RECENT_DAYS = 365
 MOST_CATEGORIES = 12
-#: Letters of a title that are shown.
+#: How many letters of a title are shown.
 MOST_LETTERS = 100
-#: Titles so alike may mean the same.
+#: From this similarity on, two titles may mean the same.
 ALIKE = 0.85
-#: Look-alikes that are named of one code.
+#: How many similar codes are listed for a code.
 MOST_NAMED = 3
 _ID, _TIME, _EVENT, _DIED = "patient", "followed", "happened", "died"
 
 
 @dataclass(frozen=True)
 class EventsAsked:
-    """What a person says about the table.
+    """What a person states about the table.
 
     Attributes:
         index: Codes of the record that makes a person a row.
@@ -65,7 +66,7 @@ class EventsAsked:
 
 
 def propose_event_table(name: str, extract: Extract, asked: EventsAsked, *, base: Path) -> TableProposal:
-    """Returns the YAML of a table by the most frequent codes of a cohort, for a person to read before it is used.
+    """Returns the YAML of a table from a cohort's most frequent codes; a person must read it before it is used.
 
     Args:
         name: Name of the table.
@@ -89,15 +90,15 @@ def propose_event_table(name: str, extract: Extract, asked: EventsAsked, *, base
         raise DataError(f"the index's codes make fewer than {FEWEST_VALUES} rows; check --index, or name more codes")
     guesses = [Guess(_ID, "", {"title": "Patient", "role": "id", "type": "categorical"})]
     for candidate in candidates:
-        guess = _look_at_values(candidate, frame)
+        guess = _add_values(candidate, frame)
         if guess.role == "ignored":
-            left_out[candidate.keys["title"]] = re.sub(r"^guess \(\w+\): ", "", guess.why["role"])
+            left_out[candidate.keys["title"]] = without_guess(guess.why["role"])
         else:
             guesses.append(guess)
     if len(guesses) == 1:
         raise DataError("no code of the cohort can predict; name other index codes with --index")
     guesses += _label_guesses(outcome)
-    remark = "    # `washout` and `age` narrow it down"
+    remark = "    # `washout` and `age` can restrict it"
     head = [f"index: {json.dumps({**index, 'occurrence': 'first'}, ensure_ascii=False)}{remark}"]
     lines = ["outcome:", *(f"  {key}: {json.dumps(value, ensure_ascii=False)}" for key, value in outcome.items())]
     text = write_table(name, guesses, lines, f"Patients with {plain_title(title)}", head)
@@ -105,26 +106,26 @@ def propose_event_table(name: str, extract: Extract, asked: EventsAsked, *, base
 
 
 def _selection(codes: Sequence[str], extract: Extract) -> dict[str, list[str]]:
-    """Codes as a person names them, by the key that a table has for them."""
+    """The codes that a person gave, under the table's key for them."""
     numbers = extract.reader.kind == "omop" and all(code.isdecimal() for code in codes)
     return {"concept_ids" if numbers else "codes": list(codes)}
 
 
 def _candidates(store: EventStore, index: Mapping[str, Any], most: int) -> tuple[list[Guess], dict[str, str]]:
-    """The features as far as the records tell: age, then the most frequent codes; by title why a frequent code is none.
+    """Proposes features: age, then the most frequent codes; and returns, by title, why a frequent code is left out.
 
-    What their values say, such as their ranges, is added by `_look_at_values`.
+    `_add_values` adds what follows from their values, such as ranges.
     """
     record = Index.model_validate(index)
     known = {code for codes in resolve_codes(store, record).values() for code in codes}
     if not known:
-        raise DataError(f"{store.shown} knows none of the index's codes; check how --index is written")
+        raise DataError(f"{store.shown} has none of the index's codes; check how --index is written")
     queries = Queries(store.relations, record, (), tuple(known))
     census = store.ask(queries.frequent(MOST_CODES, RECENT_DAYS * DAY))
     rows = int(census["cohort_rows"].iloc[0]) if len(census) else 0
-    # Concept 0 stands for whatever the vocabulary has no concept for.
-    own = {*known, store.relations.birth, store.relations.death, 0}
-    census = census[~census["code"].isin(own) & (census["patients"] >= FEWEST_VALUES)]
+    # Concept 0 means that the vocabulary has no concept for the record.
+    not_features = {*known, store.relations.birth, store.relations.death, 0}
+    census = census[~census["code"].isin(not_features) & (census["patients"] >= FEWEST_VALUES)]
     codes = census["code"].tolist()
     titles = store.titles(codes)
     details = store.ask(queries.described(codes)) if codes else pd.DataFrame()
@@ -142,15 +143,16 @@ def _candidates(store: EventStore, index: Mapping[str, Any], most: int) -> tuple
         if isinstance(candidate, str):
             left_out[title] = candidate
         elif not item.timed and rows - int(item.patients) in static:
-            left_out[title] = "it says the opposite of another that holds always"
+            left_out[title] = "it is the opposite of another code without a time"
         else:
             static |= set() if item.timed else {int(item.patients)}
-            candidates.append(replace(candidate, name=_free_name(title, [each.name for each in candidates])))
+            names = [candidate.name for candidate in candidates]
+            candidates.append(replace(candidate, name=_free_name(title, names)))
     return candidates, left_out
 
 
 def _candidate(item: Any, rows: int, written: str, title: str, details: pd.DataFrame, store: EventStore) -> Guess | str:
-    """What a frequent code may be as a feature, still without a name; or why it is none."""
+    """Returns a frequent code as a feature, still without a name; or why it is not a feature."""
     events: dict[str, Any] = {"codes" if isinstance(item.code, str) or "/" in written else "concept_ids": [written]}
     keys: dict[str, Any] = {"title": title}
     why: dict[str, str] = {}
@@ -162,15 +164,15 @@ def _candidate(item: Any, rows: int, written: str, title: str, details: pd.DataF
         keys["type"] = "continuous"
         unit = _unit(str(details.groupby("unit")["records"].sum().idxmax()), store)
         if unit:
-            keys["unit"], why["unit"] = unit, "guess (likely): as most of its records here"
+            keys["unit"], why["unit"] = unit, "guess (likely): the unit of most of its records here"
         mass = molar_mass_of(split_words(title), unit)
         if mass is not None:
             keys["molar_mass"], why["molar_mass"] = mass, "guess (likely): by its name, for other kinds of unit"
         events |= {"window": [f"-{RECENT_DAYS} d", "0 d"]} if item.timed else {}
         events["take"] = "last"
     elif item.labels >= MOSTLY * item.records:
-        held = details[details["label"].notna() & (details["patients"] >= FEWEST_VALUES)]
-        labels = sorted({str(label).strip() for label in held["label"]} - {""})
+        frequent = details[details["label"].notna() & (details["patients"] >= FEWEST_VALUES)]
+        labels = sorted({str(label).strip() for label in frequent["label"]} - {""})
         if not 2 <= len(labels) <= MOST_CATEGORIES:
             return f"text of {details['label'].nunique():,} kinds"
         answers = store.titles([int(label) for label in labels if label.isdecimal()])
@@ -180,7 +182,7 @@ def _candidate(item: Any, rows: int, written: str, title: str, details: pd.DataF
         why |= {"categories": "guess: the texts of this database", "severity": "guess: other texts only warn"}
         events["take"] = "last"
     elif having > NEARLY_ALL * rows:
-        return "nearly everybody has it"
+        return "nearly all patients have it"
     else:
         keys["type"] = "binary"
         events["take"] = "any"
@@ -189,7 +191,7 @@ def _candidate(item: Any, rows: int, written: str, title: str, details: pd.DataF
 
 
 def _unit(unit: str, store: EventStore) -> str:
-    """A unit of the records as a table writes it; "" where there is none, or none that can be converted."""
+    """Writes a unit of the records for a table; "" if there is none, or none that pint knows."""
     text = from_ucum(store.unit_names([unit]).get(unit, unit)) if unit else "dimensionless"
     try:
         require_unit(text, "")
@@ -199,7 +201,7 @@ def _unit(unit: str, store: EventStore) -> str:
 
 
 def _free_name(title: str, taken: Sequence[str]) -> str:
-    """A name that a column may have, after its title."""
+    """Makes a column's name from its title."""
     name = re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")[:40].rstrip("_")
     name = name if re.match(r"[a-z]", name) else f"x_{name}"
     reserved = {*taken, _ID, _TIME, _EVENT}
@@ -211,15 +213,9 @@ def _outcome(store: EventStore, selection: Mapping[str, Any], horizon: str) -> d
     record = Selection.model_validate(selection)
     resolved = resolve_codes(store, record)
     if not any(resolved.values()):
-        raise DataError(f"{store.shown} knows none of the outcome's codes; check how --outcome-code is written")
-    title = " or ".join(titles_of(store, resolved).values())
-    outcome = {
-        "name": "outcome",
-        "title": f"{title} within {horizon}",
-        "time": _TIME,
-        "event": _EVENT,
-        "horizon": horizon,
-    }
+        raise DataError(f"{store.shown} has none of the outcome's codes; check how --outcome-code is written")
+    title = f"{' or '.join(titles_of(store, resolved).values())} within {horizon}"
+    outcome = {"name": "outcome", "title": title, "time": _TIME, "event": _EVENT, "horizon": horizon}
     if DEATH in record.listed:
         return {**outcome, "events": dict(selection)}
     events = {**selection, "competing": {"codes": [DEATH]}}
@@ -227,7 +223,7 @@ def _outcome(store: EventStore, selection: Mapping[str, Any], horizon: str) -> d
 
 
 def titles_of(store: EventStore, resolved: Mapping[str, tuple[Code, ...]]) -> dict[str, str]:
-    """By code of a table, what the place's vocabulary calls it; the code itself where it does not know it."""
+    """By code of a table, its title in the store's vocabulary, or the code itself if it has no title."""
     titles = store.titles([code for codes in resolved.values() for code in codes])
     titles = {BIRTH: (BIRTH, "Birth"), DEATH: (DEATH, "Death"), **titles}
     return {
@@ -237,12 +233,12 @@ def titles_of(store: EventStore, resolved: Mapping[str, tuple[Code, ...]]) -> di
 
 
 def plain_title(title: str) -> str:
-    """A vocabulary's title on one line; titles are about codes and hold no patient's value."""
+    """Writes a vocabulary's title on one line; titles describe codes and hold no patient's value."""
     return re.sub(r"[^\S ]+|[\x00-\x1f]", " ", title).strip()[:MOST_LETTERS]
 
 
 def _draft(name: str, index: Mapping[str, Any], outcome: Mapping[str, Any], candidates: Sequence[Guess]) -> Contract:
-    """A table that reads the candidates as they are."""
+    """A first table, with which the candidates' values can be read."""
     columns = [{"name": _ID, "role": "id", "type": "categorical"}]
     columns += [{"name": guess.name, **guess.keys} for guess in (*candidates, *_label_guesses(outcome))]
     return Contract.model_validate(
@@ -260,10 +256,10 @@ def _label_guesses(outcome: Mapping[str, Any]) -> list[Guess]:
     ]
 
 
-def _look_at_values(candidate: Guess, frame: pd.DataFrame) -> Guess:
-    """A candidate with what its values say: ranges, and how many are missing."""
+def _add_values(candidate: Guess, frame: pd.DataFrame) -> Guess:
+    """Adds to a candidate what follows from its values: ranges, and how many are missing."""
     if candidate.name not in frame:
-        why = {"role": "nothing of it is recorded before the index"}
+        why = {"role": "no record of it is before the index"}
         return replace(candidate, keys={"role": "ignored"}, why=why)
     header = "age_years" if candidate.name == "age" else candidate.keys["title"]
     guess = guess_column(candidate.name, header, frame[candidate.name], {})
@@ -278,7 +274,7 @@ def _look_at_values(candidate: Guess, frame: pd.DataFrame) -> Guess:
 
 
 def _sentence(frame: pd.DataFrame, draft: Contract) -> str:
-    """What the outcome is here, with counts that are not small, for a person to contradict."""
+    """The proposed outcome in words, without small counts, so that a person can correct it."""
     _, counts = source_outcome(frame, draft)
     shown = {name: f"{count:,}" if not 0 < count < FEWEST_VALUES else f"fewer than {FEWEST_VALUES}"
              for name, count in counts.items()}  # fmt: skip
@@ -291,9 +287,9 @@ def _sentence(frame: pd.DataFrame, draft: Contract) -> str:
 def propose_event_site(
     name: str, extract: Extract, contract: Contract, network: Network, *, home: Path, level: float | None = None
 ) -> str:
-    """Returns the YAML of a site that has a database of events.
+    """Returns the YAML of a site with a database of events.
 
-    Codes of the table that the site does not record are named, and so are codes of its own with the same title.
+    It lists the table's codes that the site does not record, and the site's own codes with similar titles.
 
     Args:
         name: Name of the new site.
@@ -301,23 +297,23 @@ def propose_event_site(
         contract: The table that it delivers.
         network: Where it will belong.
         home: What {home} in the sources' locations stands for.
-        level: The risk from which the site acts, where a person said it.
+        level: The risk from which the site acts, if a person gave it.
     """
     require_new_site(name, network)
     if contract.index is None:
-        raise ContractError(f"table '{contract.name}' has no `index`, by which a database is read; see OMOP_MEDS.md")
+        raise ContractError(f"table '{contract.name}' has no `index`, which a database needs; see OMOP_MEDS.md")
     sources = sources_of(contract, network)
     with open_events(extract, home=home, base=network.base) as store:
         lacking = _lacking(store, contract)
         titles = _table_titles(store, contract, lacking, sources, network, home)
-        # By code that the place records, as a table writes it, its title; the most frequent ones.
-        own = dict(store.titles(list(store.ask(most_recorded(store.relations))["code"])).values())
-    alike = {code: _look_alikes(titles[code], own) for code in titles}
-    taken = {code: same for code, (same, _) in alike.items() if same}
+        # The titles of the store's most frequent codes, by code as a table writes it.
+        own_titles = dict(store.titles(list(store.ask(most_recorded(store.relations))["code"])).values())
+    similar = {code: _similar_codes(titles[code], own_titles) for code in titles}
+    replaced = {code: same for code, (same, _) in similar.items() if same}
     absent = [column.name for column in contract.features
-              if column.events is not None and set(column.events.listed) <= lacking - set(taken)]  # fmt: skip
-    reader = {"kind": extract.reader.kind, **extract.reader.options, **({"codes": taken} if taken else {})}
-    why = "    # guess (likely): codes of the same title, for codes that are not recorded here" if taken else ""
+              if column.events is not None and set(column.events.listed) <= lacking - set(replaced)]  # fmt: skip
+    reader = {"kind": extract.reader.kind, **extract.reader.options, **({"codes": replaced} if replaced else {})}
+    why = "    # guess (likely): codes with the same title, for codes that are not recorded here" if replaced else ""
     place = {} if extract.location is None else {"location": location_of(Path(extract.location), network)}
     lines = [
         *first_lines(name, contract, sources, level, looked_at="database", holds_outcome=False),
@@ -326,38 +322,38 @@ def propose_event_site(
     ]
     if sources:
         labels = json.dumps({**place, "reader": reader}, ensure_ascii=False)
-        lines.append(f"# labels: {labels}    # to evaluate on the outcomes that this database holds by now")
+        lines.append(f"# labels: {labels}    # to evaluate on the outcomes that are in this database by now")
     if absent and sources:
         lines.append(f"not_recorded: {json.dumps(absent)}    # guess (likely): none of its codes is recorded here")
-    return "\n".join([*lines, *_notes(lacking, titles, alike, own)]) + "\n"
+    return "\n".join([*lines, *_notes(lacking, titles, similar, own_titles)]) + "\n"
 
 
 def _selections(contract: Contract) -> Iterator[Selection]:
-    """Everything of a table that speaks of codes."""
+    """Yields all selections of codes in a table."""
     events = contract.outcome.events
     parts = [contract.index, *(column.events for column in contract.columns), events, events and events.competing]
     yield from (part for part in parts if part is not None)
 
 
 def _lacking(store: EventStore, contract: Contract) -> set[str]:
-    """Codes of the table of which the place has no record."""
+    """The table's codes without a record in the store."""
     resolved = {given: codes for part in _selections(contract) for given, codes in resolve_codes(store, part).items()}
-    asked = [code for codes in resolved.values() for code in codes]
-    held = set(store.ask(recorded(store.relations, asked))["code"])
-    return {given for given, codes in resolved.items() if not held & set(codes) and given not in (BIRTH, DEATH)}
+    codes_to_find = [code for codes in resolved.values() for code in codes]
+    in_store = set(store.ask(recorded(store.relations, codes_to_find))["code"])
+    return {given for given, codes in resolved.items() if not in_store & set(codes) and given not in (BIRTH, DEATH)}
 
 
 def _table_titles(
     store: EventStore, contract: Contract, lacking: set[str], sources: Sequence[Site], network: Network, home: Path
 ) -> dict[str, str]:
-    """By code that is not recorded here, what it is called: here, at a source, or by its column's title."""
+    """Titles of the codes that are not recorded here: from this vocabulary, a source's, or the column's title."""
     titles = {
         column.events.listed[0]: column.title
         for column in contract.features
         if column.events is not None and len(column.events.listed) == 1 and column.title
     }
     for site in sources:
-        # A source that is not at hand, or no database, cannot say.
+        # A source may be unavailable, or not be a database.
         with suppress(TdropError), open_events(site, home=home, base=network.base) as other:
             titles |= _known_titles(other, contract, lacking)
     titles |= _known_titles(store, contract, lacking)
@@ -371,25 +367,26 @@ def _known_titles(store: EventStore, contract: Contract, lacking: set[str]) -> d
     return {code: title for code, title in titles.items() if code in lacking and title != code}
 
 
-def _look_alikes(title: str, own: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Codes with the same title, and codes with nearly the same."""
+def _similar_codes(title: str, own_titles: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """The codes with the same title, and the codes with a similar title."""
+    words = {code: " ".join(split_words(other)) for code, other in own_titles.items()}
     wanted = " ".join(split_words(title))
-    words = {code: " ".join(split_words(other)) for code, other in own.items()}
+    # Sorted, so that of equally similar titles the same ones are taken each time.
+    close = get_close_matches(wanted, sorted(set(words.values()) - {wanted}), n=3, cutoff=ALIKE)
     same = [code for code, other in words.items() if other == wanted]
-    alike = set(get_close_matches(wanted, set(words.values()) - {wanted}, n=3, cutoff=ALIKE))
-    return same, [code for code, other in words.items() if other in alike]
+    return same, [code for code, other in words.items() if other in close]
 
 
 def _notes(
     lacking: set[str],
     titles: Mapping[str, str],
-    alike: Mapping[str, tuple[list[str], list[str]]],
-    own: Mapping[str, str],
+    similar: Mapping[str, tuple[list[str], list[str]]],
+    own_titles: Mapping[str, str],
 ) -> Iterator[str]:
-    """Per code that is not recorded here, what it is called and which codes may stand for it."""
+    """Yields a comment per code that is not recorded here, with its title and codes that may mean the same."""
     for code in sorted(lacking):
-        same, nearly = alike.get(code, ([], []))
+        same, nearly = similar.get(code, ([], []))
         title = f" ({plain_title(titles[code])})" if code in titles else ""
-        others = ", ".join(f"{other} ({plain_title(own[other])})" for other in (same or nearly)[:MOST_NAMED])
-        words = f"; of the same title: {others}" if same else f"; perhaps {others}" if nearly else ""
+        others = ", ".join(f"{other} ({plain_title(own_titles[other])})" for other in (same or nearly)[:MOST_NAMED])
+        words = f"; with the same title: {others}" if same else f"; perhaps {others}" if nearly else ""
         yield f"# note: {code}{title} is not recorded here{words}"

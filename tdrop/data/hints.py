@@ -1,6 +1,6 @@
-"""What odd values seem to mean: missing, another spelling, a yes or a no, a number written otherwise.
+"""Guesses the meaning of odd values: missing, another spelling, a yes or a no, a number in another notation.
 
-Only codes that are known everywhere, and labels that many rows share, are ever quoted: the rest are patients' values.
+Only well-known codes, and labels that many rows share, are quoted: all others are patients' values.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from tdrop.contracts import Column, known_labels, plain_label
 from tdrop.data.names import split_words
 from tdrop.data.values import NO, YES
 
-#: Text that means missing somewhere in the world.
+#: Text that often means missing.
 MISSING_WORDS = frozenset((
     "na", "n/a", "n.a.", "nan", "null", "none", "nil", ".", "..", "?", "-", "--", "*", "nd", "n.d.", "nk", "n/k",
     "missing", "unknown", "unk", "not known", "not recorded", "not available", "not stated", "not done", "no data",
     "unbekannt", "keine angabe", "k.a.", "k. a.", "inconnu", "inconnue", "desconocido",
     "#n/a", "#null!", "#ref!", "#value!", "#div/0!",
 ))  # fmt: skip
-#: Such words that in a column of labels are more often one of them: no treatment, no disease.
+#: Those of them that are usually categories in a column of labels: no treatment, no disease.
 ALSO_LABELS = frozenset(("none", "nil"))
-#: Numbers that mean missing somewhere in the world.
+#: Numbers that often mean missing.
 MISSING_NUMBERS = (-1.0, -8.0, -9.0, -88.0, -99.0, -888.0, -999.0, -9999.0, 99.0, 888.0, 999.0, 9999.0, 99999.0)
 #: A label is quoted if at least so many rows hold it.
 MANY = 10
-#: A name (for decimal marks the mark itself), a pattern, and the words for it.
+#: A name (for decimal marks the mark itself), a pattern, and what values of this pattern look like.
 _SHAPES: tuple[tuple[str, str, str], ...] = (
     ("formula", r"^[=@]", "spreadsheet formulas; export values instead"),
     ("thousands", r"^[+-]?\d{1,3}(,\d{3})+(\.\d+)?$", 'thousands separators; set `thousands: ","` under `reader`'),
@@ -43,18 +43,18 @@ _SHAPES: tuple[tuple[str, str, str], ...] = (
     ("sign", r"^[<>≤≥~]", "limits such as `<0.1`; agree with the site on a number for them"),
     ("unit", r"^[+-]?[\d.,]+\s*[A-Za-zµμ%/]+", "numbers with a unit; export the number alone"),
 )
-#: By mark: numbers in which it separates no thousands, such as 0.087, 12.5 and 3.1416.
+#: By mark: numbers in which it cannot separate thousands, such as 0.087, 12.5 and 3.1416.
 _FRACTION = {
     mark: rf"[+-]?(?:0*{escaped}\d+|\d{{4,}}{escaped}\d+|\d+{escaped}(?:\d{{1,2}}|\d{{4,}}))"
     for mark, escaped in ((".", r"\."), (",", ","))
 }
-#: Words for yes and no beyond those that are read without asking.
+#: Words for yes and no, besides those that are read as such without a map.
 _YES = (*YES, "t", "ja", "j", "oui", "si", "sí", "pos", "dead", "deceased", "died", "event", "recurrence", "relapse")
 _NO = (
     *NO, "f", "nein", "non", "neg", "none", "never", "alive", "live", "living", "survived", "censored",
     "healthy", "normal",
 )  # fmt: skip
-#: Words for men and women, and what code books write for them.
+#: Words for men and women, and their usual codes.
 _SEXES = {
     "male": ("m", "male", "man", "men", "männlich", "maennlich", "homme", "hombre"),
     "female": ("f", "female", "woman", "women", "w", "weiblich", "femme", "mujer"),
@@ -62,15 +62,15 @@ _SEXES = {
 _SEX_CODES = {"1": "male", "2": "female"}
 _ROMAN = ("i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix", "x")
 
-#: By label of an extract: the category that it seems to mean, None if nothing suggests one, and why.
+#: By label of an extract: the category that it seems to mean (None if nothing suggests one), and why.
 Meanings = dict[str, tuple[str | None, str]]
 
 
 def hint_unreadable(values: pd.Series, unreadable: NDArray[np.bool_], decimal: str = ".") -> str:
-    """Returns what the unreadable values of a column mostly look like, and what to do; empty if nothing known.
+    """Returns what the unreadable values of a column mostly look like, and what to do; "" if nothing known.
 
     Args:
-        values: The column as it came (rows,).
+        values: The column as it was sent (rows,).
         unreadable: Which of them could not be read (rows,).
         decimal: The decimal mark that they were read with.
     """
@@ -80,54 +80,55 @@ def hint_unreadable(values: pd.Series, unreadable: NDArray[np.bool_], decimal: s
         return f"they look like missing values: add {quote(_frequent(words))} to `missing_codes`"
     other = "." if decimal == "," else ","
     if text.str.fullmatch(_FRACTION[other]).sum() * 10 >= len(text) > 0 and text.str.contains(other, regex=False).all():
-        # 0.087 is not 87, although 1.087 beside it could be thousands.
-        names, take = ("points", "take `decimal` out from") if other == "." else ("commas", 'set `decimal: ","`')
-        own = "commas" if other == "." else "points"
+        # 0.087 is not 87, although 1.087 in the same column could have a thousands separator.
+        marks, read_with = ("points", "commas") if other == "." else ("commas", "points")
+        take = "take `decimal` out from" if other == "." else 'set `decimal: ","`'
         return (
-            f"they have decimal {names}, and the file is read with decimal {own}: where other columns have {own}, one "
-            f"file has two decimal marks, and this column must be exported anew; else {take} under `reader`"
+            f"they have decimal {marks}, and the file is read with decimal {read_with}: if other columns have "
+            f"{read_with}, the file has two decimal marks, and this column must be exported again; else {take} under "
+            "`reader`"
         )
-    for name, pattern, words_for_it in _SHAPES:
+    for name, pattern, description in _SHAPES:
         if text.str.match(pattern).sum() * 2 > len(text):
             if name == decimal:
-                # Fractions are readable numbers: only a column that counts refuses them.
-                return "they are fractions, and the column counts: make it type continuous in the table"
-            return f"they look like {words_for_it}"
+                # Fractions are readable numbers: only a column of counts refuses them.
+                return "they are fractions in a column of counts: make it type continuous in the table"
+            return f"they look like {description}"
     return ""
 
 
 def hint_range(numbers: Doubles, column: Column) -> str:
-    """Names well-known missing-value codes among the impossible numbers (rows,)."""
+    """Returns advice about well-known missing-value codes among the impossible numbers (rows,)."""
     if column.range is None:
         return ""
     low, high = column.range.ends
     outside = numbers[(numbers < low) | (numbers > high)]
     codes = [f"{code:g}" for code in MISSING_NUMBERS if (outside == code).sum() >= MANY]
-    # Where most values are impossible, all of them are in another unit: 99 is one of many temperatures then.
+    # If most values are impossible, the column is in another unit, and 99 is one of many temperatures.
     if not codes or int(np.isin(outside, [float(code) for code in codes]).sum()) * 2 < len(outside):
         return ""
     return f"{quote(codes)} looks like a missing-value code: add it to `missing_codes`"
 
 
 def hint_categories(labels: pd.Series, column: Column) -> str:
-    """Names unknown labels that many rows share, with the category that each may mean."""
+    """Returns advice about unknown labels that many rows share, with the category that each may mean."""
     known = known_labels(column)
-    shared = _frequent(labels[labels.notna() & ~labels.isin(known)].astype("str"))
-    if not shared:
+    frequent = _frequent(labels[labels.notna() & ~labels.isin(known)].astype("str"))
+    if not frequent:
         return ""
-    if all(label.lower() in MISSING_WORDS for label in shared):
-        return f"they look like missing values: add {quote(shared)} to `missing_codes`"
+    if all(label.lower() in MISSING_WORDS for label in frequent):
+        return f"they look like missing values: add {quote(frequent)} to `missing_codes`"
     lowered = {label.lower(): label for label in known}
-    meant = {label: lowered.get(label.lower()) for label in shared}
-    words = [f"{quote([label])} as '{to}'" if to else quote([label]) for label, to in meant.items()]
+    meanings = {label: lowered.get(label.lower()) for label in frequent}
+    words = [f"{quote([label])} as '{to}'" if to else quote([label]) for label, to in meanings.items()]
     hint = ""
-    if len(shared) == 1 and not meant[shared[0]]:
-        hint = did_you_mean(shared[0], [label for label in known if denies(label) == denies(shared[0])])
+    if len(frequent) == 1 and not meanings[frequent[0]]:
+        hint = did_you_mean(frequent[0], [label for label in known if _denies(label) == _denies(frequent[0])])
     return f"map {', '.join(words)} under `categories`{hint if 'did you mean' in hint else ''}"
 
 
-def denies(label: str) -> bool:
-    """Whether a label says that something is not so: what is not belted is spelled nearly as what is."""
+def _denies(label: str) -> bool:
+    """Whether a label is a negation: `belted` and `not belted` are spelled alike and mean the opposite."""
     words = r"(no|not|non|none|never|un|in|im|without|nicht|kein\w*|sans|sin)([ _-]|(?<=un|in|im))"
     return re.match(words, label.lower()) is not None
 
@@ -138,7 +139,7 @@ def _frequent(labels: pd.Series, most: int = 5) -> list[str]:
 
 
 def quote(words: Iterable[str]) -> str:
-    """Writes words for a sentence, without anything that could act as markup."""
+    """Quotes words for a sentence, without characters that could act as markup."""
     return ", ".join(f"'{clean(word)}'" for word in words) or "them"
 
 
@@ -153,24 +154,24 @@ def guess_labels(labels: Sequence[str], column: Column) -> Meanings:
     labels = sorted(labels)
     if set(known) == {"0", "1"}:
         return _as_answers(labels, column)
-    ordered = _by_order(labels, column)
+    numbered = _by_number(labels, column)
     paired = _by_sex(labels, column) or _by_answer(labels, known)
-    return paired or {label: _guess_label(label, column, known, ordered) for label in labels}
+    return paired or {label: _guess_label(label, column, known, numbered) for label in labels}
 
 
 def _as_answers(labels: Sequence[str], column: Column) -> Meanings:
-    """Which labels of a column of 0 and 1 mean yes: by the words, the column's own name, or the order of two codes."""
+    """Which labels of a column of 0 and 1 mean yes: by the words, the column's name, or the order of two codes."""
     words = {label: label.lower().strip() for label in labels}
     if {plain_label(word) for word in words.values()} == {"1", "2"}:
-        why = "guess (possible): two codes, the higher taken for yes; surveys often mean the opposite"
+        why = "guess (possible): two codes, with the higher one as yes; surveys often mean the opposite"
         return {label: ("1" if plain_label(label) == "2" else "0", why) for label in labels}
     answers = {label: "1" if word in _YES else "0" if word in _NO else None for label, word in words.items()}
     why = "guess (likely): a yes or a no"
     if len(labels) == 2 and None in answers.values():
-        named = {label for label, word in words.items() if _names_column(word, column)}
-        if len(named) == 1:
-            answers = {label: "1" if label in named else "0" for label in labels}
-            why = "guess (likely): the column is named after one of two labels"
+        same_as_column = {label for label, word in words.items() if _is_word_of(word, column)}
+        if len(same_as_column) == 1:
+            answers = {label: "1" if label in same_as_column else "0" for label in labels}
+            why = "guess (likely): one of the two labels is the column's name"
     meanings: Meanings = {label: (answer, why if answer else "") for label, answer in answers.items()}
     known = [answer for answer in answers.values() if answer is not None]
     if len(labels) == 2 and len(known) == 1:
@@ -180,10 +181,10 @@ def _as_answers(labels: Sequence[str], column: Column) -> Meanings:
     return meanings
 
 
-def _names_column(word: str, column: Column) -> bool:
-    """Whether a label is the column's own word, its first letter, or the same sex: male, m or Mann for `male`."""
-    own = split_words(column.name) + split_words(column.title)
-    if word in own or (len(word) == 1 and own and own[0].startswith(word)):
+def _is_word_of(word: str, column: Column) -> bool:
+    """Whether a label is a word of the column's name, its first letter, or the same sex: male, m or Mann for `male`."""
+    words = split_words(column.name) + split_words(column.title)
+    if word in words or (len(word) == 1 and words and words[0].startswith(word)):
         return True
     sexes = {_sex_of(name) for name in split_words(column.name) if len(name) > 1}
     return _sex_of(word) is not None and _sex_of(word) in sexes
@@ -195,13 +196,13 @@ def _sex_of(word: str) -> str | None:
 
 def _by_sex(labels: Sequence[str], column: Column) -> Meanings:
     """Pairs words and codes of the sexes; empty where the labels or the categories are something else."""
-    ours = {_sex_of(category) or _SEX_CODES.get(category): category for category in column.categories}
-    theirs = {label: _sex_of(label) or _SEX_CODES.get(plain_label(label)) for label in labels}
+    categories = {_sex_of(category) or _SEX_CODES.get(category): category for category in column.categories}
+    sexes = {label: _sex_of(label) or _SEX_CODES.get(plain_label(label)) for label in labels}
     words = [all(map(_sex_of, side)) for side in (labels, column.categories)]
-    if not any(words) or len(ours) != 2 or len(column.categories) != 2 or None in (*ours, *theirs.values()):
+    if not any(words) or len(categories) != 2 or len(column.categories) != 2 or None in (*categories, *sexes.values()):
         return {}
-    why = "guess (likely): the same sex" if all(words) else "guess (possible): in most code books 1 is male"
-    return {label: (ours[sex], why) for label, sex in theirs.items()}
+    why = "guess (likely): the same sex" if all(words) else "guess (possible): 1 is usually the code for male"
+    return {label: (categories[sex], why) for label, sex in sexes.items()}
 
 
 def _by_answer(labels: Sequence[str], known: Sequence[str]) -> Meanings:
@@ -210,32 +211,32 @@ def _by_answer(labels: Sequence[str], known: Sequence[str]) -> Meanings:
     if len(known) != 2 or len(no) != 1 or not all(label.lower() in (*_YES, *_NO) for label in labels):
         return {}
     other = next(category for category in known if category != no[0])
-    why = f"guess (possible): '{no[0]}' taken for no"
+    why = f"guess (possible): '{no[0]}' means no"
     return {label: (no[0] if label.lower() in _NO else other, why) for label in labels}
 
 
 def _guess_label(
-    label: str, column: Column, known: tuple[str, ...], ordered: Mapping[str, str]
+    label: str, column: Column, known: tuple[str, ...], numbered: Mapping[str, str]
 ) -> tuple[str | None, str]:
     lowered = {category.lower(): category for category in known}
     lowered |= {title.lower(): category for category, title in column.category_titles.items()}
     aliases = {alias.lower(): category for category, others in column.aliases.items() for alias in others}
     word = label.lower().strip()
     if word in lowered:
-        return lowered[word], "guess (likely): the same but for its spelling"
+        return lowered[word], "guess (likely): the same except for its spelling"
     if word in aliases:
-        return aliases[word], "guess (likely): the table knows it by this name too"
-    if label in ordered:
-        return ordered[label], "guess (likely): the same number"
-    alike = [name for name in lowered if denies(name) == denies(word)]
-    close = get_close_matches(word, alike, n=1, cutoff=0.75)
-    starts = [name for name in alike if len(word) >= 4 and (name.startswith(word) or word.startswith(name))]
+        return aliases[word], "guess (likely): an alias in the table"
+    if label in numbered:
+        return numbered[label], "guess (likely): the same number"
+    candidates = [name for name in lowered if _denies(name) == _denies(word)]
+    close = get_close_matches(word, candidates, n=1, cutoff=0.75)
+    starts = [name for name in candidates if len(word) >= 4 and (name.startswith(word) or word.startswith(name))]
     if close or len(starts) == 1:
-        return lowered[(close or starts)[0]], "guess (possible): spelled alike"
+        return lowered[(close or starts)[0]], "guess (possible): a similar spelling"
     return None, ""
 
 
-def _by_order(labels: Sequence[str], column: Column) -> dict[str, str]:
+def _by_number(labels: Sequence[str], column: Column) -> dict[str, str]:
     """Pairs labels and categories by the one number in each, such as 2, cT2a, T2 and II."""
     numbered = {_number_in(category): category for category in column.categories}
     if None in numbered or len(numbered) < len(column.categories):

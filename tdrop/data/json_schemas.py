@@ -1,4 +1,4 @@
-"""JSON Schemas of the grammar, for editors that complete and check YAML while it is written."""
+"""JSON Schemas of tables and sites, with which editors complete and check YAML."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from tdrop.contracts import Contract, Site
 from tdrop.data import readers
 
-#: A JSON Schema, or a part of one: plain data by its own grammar.
+#: A JSON Schema, or a part of one.
 Schema = dict[str, Any]
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -18,7 +18,7 @@ def make_json_schemas() -> dict[str, Schema]:
     """Returns the schemas by name: `table` and `site`."""
     table, site = Contract.model_json_schema(by_alias=True), Site.model_json_schema(by_alias=True)
     for schema in (table, site):
-        # The file's name is the thing's name.
+        # The name follows from the file's name.
         schema["required"] = [key for key in schema["required"] if key != "name"]
         schema["$schema"] = _DRAFT
     many = table["$defs"]["Rule"]["properties"]["when"]
@@ -41,7 +41,7 @@ def write_json_schemas(folder: Path) -> None:
 
 
 def _reader_schema() -> Schema:
-    """A kind by its name, or the kind with its own options beside it."""
+    """The schema of a kind by its name, or of a kind with its options."""
     options = []
     for kind in readers.kinds():
         schema = readers.reader_class(kind).model_json_schema()

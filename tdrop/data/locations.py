@@ -1,6 +1,6 @@
-"""Where an extract is: a path or URL with {home} and ${VARIABLE} in it, opened without leaking what they hold.
+"""Resolves and opens the location of an extract: a path or URL with {home} and ${VARIABLE}, whose values stay secret.
 
-An extract that is still being written is waited for, then refused: half an extract looks like a small one. Only
+If a file is still being written, the program waits, and then refuses it: half an extract looks like a small one. Only
 regular files are read: a pipe or a device may never end.
 """
 
@@ -28,9 +28,11 @@ from tdrop.base import Absent, DataError, OutOfTime, TdropError, Unavailable, Us
 
 #: More than this, unpacked, is not read into memory.
 LARGEST_BYTES = 2 * 1024**3
-#: How long reading may take unless the site says otherwise.
+#: How long reading may take by default.
 READ_SECONDS = 300.0
-#: After so long a person is told what is waited for, and again each time that so long has passed after that.
+#: Characters of a path that a message shows.
+LONGEST_PATH = 120
+#: Seconds until the first notice of what the program waits for, and between further notices.
 NOTICE_SECONDS, AGAIN_SECONDS = 10.0, 60.0
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _POLL_SECONDS = 0.1
@@ -44,8 +46,8 @@ class Location:
 
     Attributes:
         address: Path or URL to open.
-        shown: The same for messages, with variables unexpanded and without passwords and queries: they hold secrets.
-        settle_seconds: How long the file must have been left alone before it is read.
+        shown: The same for messages, with variables unexpanded and without passwords and queries, which hold secrets.
+        settle_seconds: How long the file must be unchanged before it is read.
         wait_seconds: How long to wait for that.
         read_seconds: How long reading may take.
     """
@@ -58,7 +60,7 @@ class Location:
 
     @property
     def is_url(self) -> bool:
-        """Whether it needs fsspec."""
+        """Whether it is a URL, which fsspec opens."""
         return "://" in self.address
 
 
@@ -79,7 +81,7 @@ def resolve(
             f"location '{without_secrets(shown)}': the environment variable {unset[0]} is not set; set it and run again"
         )
     address = _VARIABLE.sub(lambda match: os.environ[match.group(1)], shown)
-    # The same file by its path: what is checked about local files is checked about this one.
+    # Open the file by its path, so that the checks of local files apply.
     address = re.sub(r"^(?:file|local)://", "", address)
     if "://" not in address and not Path(address).is_absolute():
         address, shown = str(base / address), str(base / shown)
@@ -87,18 +89,18 @@ def resolve(
 
 
 def without_secrets(shown: str) -> str:
-    """An address for messages, on one line: no user, no password, no query, which may hold a token."""
-    if "://" not in shown:
-        return _on_one_line(shown)
-    return _on_one_line(re.sub(r"[?#;].*$", "?***", re.sub(r"://\S*@", "://***@", shown), flags=re.DOTALL))
+    """An address for messages, on one line: without user and password, and without query, which may hold a token."""
+    if "://" in shown:
+        shown = re.sub(r"[?#;].*$", "?***", re.sub(r"://\S*@", "://***@", shown), flags=re.DOTALL)
+    return _on_one_line(shown)
 
 
 def no_such_file(path: Path, wanted: str) -> UsageError:
-    """The sentence for a file that a person named and that is not there; an address may hold a password or a token."""
-    # A path has lost one of the two slashes of an address.
+    """The error for a file that a person named and that does not exist; it hides passwords and tokens of an address."""
+    # `Path` removes one of the two slashes of an address.
     shown = without_secrets(re.sub(r"^([a-z]\w+):/(?!/)", r"\1://", str(path)))
     if "://" in shown:
-        return UsageError(f"'{shown}' is an address and no file of this machine; copy it here and give {wanted}")
+        return UsageError(f"'{shown}' is an address and not a file on this machine; copy it here and give {wanted}")
     return UsageError(f"there is no file '{shown}'; give {wanted}")
 
 
@@ -126,21 +128,21 @@ def chunks_of(stream: IO[bytes] | gzip.GzipFile, location: Location) -> Iterator
 
 
 def took_too_long(location: Location) -> str:
-    """The sentence about an extract that never comes to an end."""
+    """The sentence about an extract that takes too long to read."""
     return (
         f"extract '{location.shown}' could not be read within {location.read_seconds:g} s; "
-        "check that its place answers, or set `read_seconds` in the site's YAML"
+        "check that its server or disk answers, or set `read_seconds` in the site's YAML"
     )
 
 
 def too_large() -> str:
-    """The end of a sentence about an extract beyond the limit."""
+    """The end of a sentence about an extract beyond the limit of size."""
     return f"holds more than {LARGEST_BYTES / 1024**3:g} GB; leave out columns that the table does not need"
 
 
 @contextmanager
 def open_bytes(location: Location) -> Iterator[IO[bytes]]:
-    """Opens a location for reading once it is settled; what cannot be read is a DataError of one sentence."""
+    """Opens a location for reading once it no longer changes; a DataError says in a sentence why it cannot be read."""
     try:
         before = _wait_until_settled(location)
         with _open(location) as stream:
@@ -163,31 +165,27 @@ def open_bytes(location: Location) -> Iterator[IO[bytes]]:
 
 
 def _did_not_answer(error: FileNotFoundError) -> bool:
-    """Whether fsspec says that a page does not exist where its server was never reached, or would not give it."""
+    """Whether the server did not answer or refused: fsspec reports both as a page that does not exist."""
     cause = error.__cause__
     return type(cause).__module__.startswith("aiohttp") and getattr(cause, "status", None) not in (404, 410)
 
 
 def _refusal(location: Location, error: Exception) -> DataError:
-    """What another package's error means; its text may hold the address with its secrets, its name does not."""
+    """Returns our error for another package's error, whose text may hold the address with its secrets."""
     if not location.is_url:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "its path cannot be one"
-        return DataError(f"extract '{printable(location.shown)}' cannot be read ({reason}); check `location`")
+        reason = (error.strerror if isinstance(error, OSError) else None) or "it is not a valid path"
+        path = _on_one_line(location.shown)
+        path = path if len(path) <= LONGEST_PATH else f"{path[:LONGEST_PATH]}..."
+        return DataError(f"extract '{path}' cannot be read ({reason}); check `location`")
     if isinstance(error, ImportError | ValueError):
         return DataError(f"extract '{location.shown}' cannot be opened: {_protocol_problem(location, error)}")
     return Unavailable(f"extract '{location.shown}' did not answer ({type(error).__name__}); try again later")
 
 
-def printable(path: str, most: int = 120) -> str:
-    """A path for a sentence: no control characters, and not longer than one can read."""
-    plain = _on_one_line(path)
-    return plain if len(plain) <= most else f"{plain[:most]}..."
-
-
 def _open(location: Location) -> Any:
     if location.is_url:
         return fsspec.open(location.address, "rb")
-    # Without waiting: opening a pipe that nobody writes to would never return.
+    # O_NONBLOCK: without it, opening a pipe without a writer would never return.
     descriptor = os.open(location.address, os.O_RDONLY | os.O_NONBLOCK)
     try:
         _require_regular(os.fstat(descriptor), location)
@@ -214,7 +212,7 @@ def _protocol_problem(location: Location, error: Exception) -> str:
 
 
 def _state(location: Location) -> tuple[Any, ...]:
-    """What changes when the content does: size and time of the last change."""
+    """The size and time of the last change, which differ when the content changes."""
     if not location.is_url:
         status = Path(location.address).stat()
         _require_regular(status, location)
@@ -226,12 +224,12 @@ def _state(location: Location) -> tuple[Any, ...]:
 
 
 def _wait_until_settled(location: Location) -> tuple[Any, ...]:
-    """Returns the state of a file that nobody has touched for a while."""
+    """Waits until a file has not changed for a while, and returns its state."""
     state = _state(location)
     if location.is_url or not location.settle_seconds:
         return state
     deadline = time.monotonic() + location.wait_seconds
-    # A time in the future says nothing about when the file was written.
+    # A time in the future is wrong, and counts as long ago.
     age = time.time() - state[1] / 1e9
     quiet_since = time.monotonic() - (age if age >= 0 else location.settle_seconds)
     while time.monotonic() - quiet_since < location.settle_seconds:
@@ -248,7 +246,7 @@ def _wait_until_settled(location: Location) -> tuple[Any, ...]:
 
 
 def _decompress(content: bytes, location: Location) -> bytes:
-    """Unpacks gzip content, never more than the limit."""
+    """Unpacks gzip content up to the limit of size."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
             return b"".join(chunks_of(stream, location))
@@ -259,8 +257,8 @@ def _decompress(content: bytes, location: Location) -> bytes:
 def within(seconds: float, work: Callable[[], _Result], sentence: str, waits_for: str = "an answer") -> _Result:
     """Returns what `work` returns, or raises OutOfTime with `sentence` once `seconds` have passed.
 
-    The work runs in a thread that nobody waits for when the process ends: a place that never answers keeps neither
-    the caller nor the process. Whoever listens to notices is told early what is waited for, and until when.
+    The work runs in a daemon thread, so that a server that never answers blocks neither the caller nor the end of the
+    process. Notices say what the program waits for, and until when.
     """
     future: Future[_Result] = Future()
 
@@ -277,6 +275,6 @@ def within(seconds: float, work: Callable[[], _Result], sentence: str, waits_for
         if future.done():
             return future.result()
         if (passed := time.monotonic() - start) < seconds:
-            notice(f"waiting for {waits_for} since {passed:.0f} s; it is given up after {seconds:.0f} s")
+            notice(f"waiting for {waits_for} since {passed:.0f} s; giving up after {seconds:.0f} s")
             notice_after += AGAIN_SECONDS
     raise OutOfTime(sentence)

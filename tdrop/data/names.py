@@ -1,4 +1,4 @@
-"""Which column of an extract a contract's column may be, by its name."""
+"""Compares names: of an extract's columns with those of a contract, and with words for units and ids."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNITS_IN_NAMES = {
     "celsius": "degC", "degc": "degC", "fahrenheit": "degF", "degf": "degF",
 }  # fmt: skip
 _SEX = {"sex", "gender", "geschlecht", "sexe", "sexo"}
-#: Words for the same thing; each line is one thing.
+#: Words for the same thing, one thing per line.
 _SYNONYMS = (
     {"id", "identifier", "number", "no", "nr", "key", "code", "mrn", "pseudonym"},
     {"patient", "pat", "subject", "person", "case", "participant"},
@@ -41,36 +41,36 @@ _SYNONYMS = (
     {"wbc", "leukocytes", "leucocytes"},
     {"bmi", "bodymassindex"},
 )
-#: What was done with several values, at the end of a name.
+#: Words for a statistic of several values, at the end of a name.
 _STATISTICS = {"mean", "median", "sd", "se", "error", "min", "max", "minimum", "maximum", "first", "last", "worst"}
-#: Short words that are no abbreviations, in a header of capital letters.
-_SHOUTED = {"AGE", "SEX", "DATE", "TIME", "TYPE", "AND", "OF", "AT", "IN", "MEAN", "LAST", "DAY", "DAYS", "YEAR"}
-#: From here on two names are taken for the same column.
+#: Short words in capital letters that are not abbreviations.
+_CAPITAL_WORDS = {"AGE", "SEX", "DATE", "TIME", "TYPE", "AND", "OF", "AT", "IN", "MEAN", "LAST", "DAY", "DAYS", "YEAR"}
+#: From this similarity on, two names are taken for the same column.
 CLOSE_ENOUGH = 0.6
-#: A number, a date or a time: the name of nothing.
+#: A number, a date or a time, which is not a name.
 _A_VALUE = re.compile(r"[+-]?\d[\d.,:/\-+ T]*(?:[eE][+-]?\d+)?%?")
-#: What stands in other kinds of file than a table.
+#: Text from files that are not tables.
 _OTHER_TEXT = re.compile(r"[<>{}'\"=]|(?<!Unnamed):")
-#: So many names that differ in their digits alone may be patients.
-_FAMILY = 3
+#: This many names that differ only in their digits may be patients.
+_NUMBERED_NAMES = 3
 
 
 def are_names(header: Iterable[str], known: Collection[str]) -> bool:
     """Whether a header holds names, which may be shown, and not patients' values or ids, which may not.
 
-    Values stand there when the header is lost or runs into the first record, ids when patients are columns.
+    Values are there when the header is lost or joined with the first record, ids when patients are columns.
 
     Args:
-        header: What stands where the names of the columns should.
+        header: The fields of the first line.
         known: Names that the contract or the site knows.
     """
-    strange = [name.strip() for name in header if name not in known]
-    if any(_A_VALUE.fullmatch(name) for name in strange):
+    unknown = [name.strip() for name in header if name not in known]
+    if any(_A_VALUE.fullmatch(name) for name in unknown):
         return False
-    shapes = Counter(re.sub(r"\d+", "0", name) for name in strange if re.search(r"\d", name))
-    if max(shapes.values(), default=0) >= _FAMILY:
+    shapes = Counter(re.sub(r"\d+", "0", name) for name in unknown if re.search(r"\d", name))
+    if max(shapes.values(), default=0) >= _NUMBERED_NAMES:
         return False
-    return any(name in known for name in header) or not any(map(_OTHER_TEXT.search, strange))
+    return any(name in known for name in header) or not any(map(_OTHER_TEXT.search, unknown))
 
 
 @cache
@@ -90,7 +90,7 @@ def unit_in(name: str) -> tuple[str | None, tuple[str, ...]]:
         unit = _UNITS_IN_NAMES.get("".join(words[-length:])) if len(words) > length else None
         if unit is not None:
             return unit, words[:-length]
-    # A letter alone is a unit beside what it measures only.
+    # A single letter is a unit only after the word for what it measures.
     degrees = {"c": "degC", "f": "degF"}.get(words[-1]) if len(words) > 1 and words[-2].startswith("temp") else None
     return (degrees, words[:-1]) if degrees is not None else (None, words)
 
@@ -105,7 +105,7 @@ def title_of(header: str) -> str:
         inside, words = unit, words[: len(before)]
     # Abbreviations such as PSA, NYHA, cT or HbA1c stay as they are.
     short = re.compile(r"[A-Z0-9]{2,4}|[A-Z]?[a-z][A-Z]\w*")
-    words = [word if short.fullmatch(word) and word not in _SHOUTED else word.lower() for word in words]
+    words = [word if short.fullmatch(word) and word not in _CAPITAL_WORDS else word.lower() for word in words]
     if len(words) > 1 and words[-1] in _STATISTICS:
         words = [*words[:-2], f"{words[-2]},", words[-1]]
     title = " ".join(words)[:80] + (f" ({inside[:20]})" if inside and words else "")
@@ -113,39 +113,37 @@ def title_of(header: str) -> str:
 
 
 def same_names(column: Column, names: Iterable[str]) -> list[str]:
-    """The names that are a column's own or its title, however they are written, with or without a unit."""
-    own = {"".join(split_words(known)) for known in (column.name, column.title)} - {""}
-    return [name for name in names if "".join(unit_in(name)[1]) in own]
+    """The names that equal a column's name or title, however they are written, with or without a unit."""
+    equal = {"".join(split_words(known)) for known in (column.name, column.title)} - {""}
+    return [name for name in names if "".join(unit_in(name)[1]) in equal]
 
 
 def similarity(name: str, column: Column) -> float:
-    """How alike an extract's name and a contract's column are: 1 the same, 0 nothing in common."""
+    """The similarity of an extract's name and a contract's column, from 0 (nothing in common) to 1 (the same)."""
     _, words = unit_in(name)
     if not words:
         return 0.0
-    best = 0.0
-    for theirs in {split_words(column.name), split_words(column.title)} - {()}:
-        if "".join(words) == "".join(theirs):
+    best, joined = 0.0, "".join(words)
+    for others in {split_words(column.name), split_words(column.title)} - {()}:
+        if joined == "".join(others):
             return 1.0
-        shared = sum(any(_same(word, other) for other in theirs) for word in words)
-        best = max(
-            best, shared / max(len(words), min(len(theirs), 2)) * 0.9, _spelling("".join(words), "".join(theirs))
-        )
-        if _abbreviates(words, theirs):
+        shared = sum(any(_same(word, other) for other in others) for word in words)
+        best = max(best, shared / max(len(words), min(len(others), 2)) * 0.9, _spelling(joined, "".join(others)))
+        if _abbreviates(words, others):
             best = max(best, CLOSE_ENOUGH)
     if column.type == "binary" and {"male", "female"} & set(split_words(column.name)) and _SEX & set(words):
         best = max(best, CLOSE_ENOUGH)
-    # One telling word is enough to ask: `Charlson_ge1` may be the comorbidity, `cT` the stage.
-    telling = ("patient", "id") if column.role == "id" else split_words(column.name)
-    if best < 0.65 and any(_same(word, other) for word in (*words, "".join(words)) for other in telling):
+    # One specific word is enough for a guess: `Charlson_ge1` may be the comorbidity, `cT` the stage.
+    specific = ("patient", "id") if column.role == "id" else split_words(column.name)
+    if best < 0.65 and any(_same(word, other) for word in (*words, joined) for other in specific):
         best = 0.65
     return best
 
 
 def _spelling(name: str, other: str) -> float:
-    """How alike two names are spelled; 0 below three quarters, and for short ones (age, wage and stage differ)."""
+    """The similarity of two spellings; 0 up to 0.75, and for short names (age, wage and stage are different)."""
     shorter, both = min(len(name), len(other)), len(name) + len(other)
-    # Most pairs of names are settled by their lengths and letters, which bound the ratio from above.
+    # The lengths and the letters are quick upper bounds of the ratio, and rule most pairs out.
     if shorter < 5 or 2 * shorter <= 0.75 * both or 2 * (_letters(name) & _letters(other)).total() <= 0.75 * both:
         return 0.0
     ratio = SequenceMatcher(None, name, other).ratio()
@@ -157,11 +155,11 @@ def _letters(name: str) -> Counter[str]:
     return Counter(name)
 
 
-def _abbreviates(words: Sequence[str], theirs: Sequence[str]) -> bool:
+def _abbreviates(words: Sequence[str], others: Sequence[str]) -> bool:
     """Whether one name of one word is the start of the other: glu and glucose, but not age and agent."""
-    if len(words) != 1 or len(theirs) != 1:
+    if len(words) != 1 or len(others) != 1:
         return False
-    short, long = sorted((words[0], theirs[0]), key=len)
+    short, long = sorted((words[0], others[0]), key=len)
     return len(short) == 3 and short not in ("age", "sex") and len(long) >= 5 and long.startswith(short)
 
 
@@ -173,6 +171,6 @@ def _same(word: str, other: str) -> bool:
 
 
 def closest(column: Column, names: Iterable[str]) -> str | None:
-    """Returns the name that the column most likely goes by, or None."""
+    """Returns the name that is most similar to the column's, or None if none is similar enough."""
     scored = sorted(((similarity(name, column), name) for name in names), key=lambda pair: (-pair[0], pair[1]))
     return scored[0][1] if scored and scored[0][0] >= CLOSE_ENOUGH else None

@@ -1,4 +1,4 @@
-"""The outcome: from the source's own columns, or from a target's label file once it may be opened."""
+"""Reads the outcome: from a source's own columns, or from a target's label file once it may be opened."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from tdrop.data.values import as_text, damaged, id_column, number_rows, restore,
 
 @dataclass(frozen=True)
 class LabelCounts:
-    """What became of the rows of a label file: `labels.json`.
+    """How the rows of a label file were used: `labels.json`.
 
     Attributes:
         known: Patients with an outcome.
         missing: Patients of the cohort without a usable outcome in the file.
         unknown_ids: Patients of the file that are not in the cohort.
         duplicates: Rows of the file that repeat a patient.
-        conflicting: Patients of the file with contradicting outcomes; taken as unknown.
+        conflicting: Patients of the file with contradicting outcomes, which count as unknown.
         unreadable: Rows of the file without an id or a readable outcome.
         horizon_not_reached: Patients who left before the horizon without the event.
-        censoring: What was done about them: "ipcw" weighs the outcomes of the others, "drop" leaves them out; "" where
-            the outcome is no time and event.
-        effective_n: Equally weighted patients who say as much as the known ones; None where all count alike.
-        largest_weight: For how many patients one counts, at most; None where all count alike.
+        censoring: How they were handled: "ipcw" weights the outcomes of the others, "drop" leaves them out; "" if the
+            outcome has no time and event.
+        effective_n: The effective number of patients with these weights; None without weights.
+        largest_weight: The largest weight; None without weights.
     """
 
     known: Count = 0
@@ -52,14 +52,14 @@ class LabelCounts:
 
 @dataclass(frozen=True)
 class Labels:
-    """A target's outcomes, aligned to its patients.
+    """A target's outcomes, in the order of its patients.
 
     Attributes:
         ids: The patients (rows,).
         y: Outcome (rows,), NaN where unknown.
-        counts: How many there are, and what became of the rest.
-        follow_up: How long they were followed, where the outcome is a time and an event.
-        problems: Rows of the file that give no outcome: id, row (line in the file), why; for the site's eyes only.
+        counts: How the rows of the file were used.
+        follow_up: The patients' follow-up, where the outcome is a time and an event.
+        problems: Rows of the file that give no outcome: id, row (line in the file), why; must not leave the site.
     """
 
     ids: NDArray[Any]
@@ -99,14 +99,14 @@ def _outcome_of(frame: pd.DataFrame, contract: Contract) -> tuple[Doubles, Mask]
 
 
 def follow_up_of(frame: pd.DataFrame, contract: Contract) -> FollowUp | None:
-    """How long the patients of checked rows were followed, and how it ended; None where a column says the outcome."""
+    """The follow-up of the patients in checked rows; None if the outcome is a single column."""
     outcome = contract.outcome
     if outcome.time is None or outcome.event is None:
         return None
     time = frame[outcome.time].to_numpy(np.float64, na_value=np.nan, copy=True)
     horizon = horizon_in(contract, str(contract.column(outcome.time).unit))
     event = _happened(frame, contract, outcome.event)
-    # Nobody is followed up for less than no time; how it ended after the horizon need not be known.
+    # A time of follow-up is never negative. After the horizon its end need not be known.
     time[(time < 0) | (np.isnan(event) & (time <= horizon))] = np.nan
     competing = frame[outcome.event].astype("str").isin(outcome.competing).to_numpy(dtype=bool)
     return FollowUp(time, event == 1, competing, horizon)
@@ -120,7 +120,7 @@ def horizon_in(contract: Contract, unit: str) -> float:
 
 
 def _happened(frame: pd.DataFrame, contract: Contract, name: str) -> Doubles:
-    """1 where the column says that it happened, 0 where not, NaN where unknown (rows,)."""
+    """1 where the outcome happened by this column, 0 where not, NaN where unknown (rows,)."""
     column, values = contract.column(name), frame[name]
     if column.type == "binary":
         numbers = values.to_numpy(np.float64, na_value=np.nan)
@@ -132,7 +132,7 @@ def _happened(frame: pd.DataFrame, contract: Contract, name: str) -> Doubles:
 
 
 def _value_of(frame: pd.DataFrame, contract: Contract, name: str) -> Doubles:
-    """The number, or the place of the class among the contract's (rows,); NaN where unknown or infinite."""
+    """The number, or the position of the class among the contract's (rows,); NaN where unknown or infinite."""
     if contract.task == "regression":
         numbers = frame[name].to_numpy(np.float64, na_value=np.nan, copy=True)
         numbers[~np.isfinite(numbers)] = np.nan
@@ -154,22 +154,28 @@ def read_labels(
     """Reads a target's outcomes.
 
     Args:
-        where: The site whose label file is meant, or the path of another one.
+        where: The site with the label file, or the path of another one.
         contract: The table.
-        ids: The cohort's patients (rows,); None for everyone whom the file names.
+        ids: The cohort's patients (rows,); None for all patients in the file.
         home: What {home} in locations stands for.
         base: What relative locations are relative to.
-        like: With a path: the site whose label file says how it is written.
+        like: With a path: the site whose label file has the same format.
     """
     extract = _label_file(where, like)
     name = where.name if isinstance(where, Site) else str(where)
     path = None if isinstance(where, Site) else Path(where)
     raw = read_extract(extract, home=home, base=base, path=path, contract=contract)
     if like is not None and like.number_rows:
-        raw = _numbered_as_its_extract(raw, extract, contract, like, home, base, path)
-    their_id = id_column(raw, contract, extract)
-    lost = damaged(raw[their_id]) if their_id is not None else np.zeros(len(raw), dtype=bool)
-    raw = with_text_ids(raw, their_id)
+        # Without ids, only the file of the extract itself says whose outcome a row is.
+        if fingerprint(extract, home=home, base=base, path=path) != fingerprint(like, home=home, base=base):
+            raise DataError(
+                f"site '{like.name}' numbers its rows, so outcomes in another file than its extract have no patient; "
+                "ask the site for both with the patient's id"
+            )
+        raw = number_rows(raw, contract, like)
+    id_header = id_column(raw, contract, extract)
+    lost = damaged(raw[id_header]) if id_header is not None else np.zeros(len(raw), dtype=bool)
+    raw = with_text_ids(raw, id_header)
     named, _ = rename(raw, contract, extract, name)
     absent = [column for column in (contract.id_column, *contract.outcome.columns) if column not in named]
     if absent:
@@ -178,7 +184,12 @@ def read_labels(
             f"{', '.join(contract.outcome.columns)}, or `labels.renames`"
         )
     wanted = [contract.id_column, *contract.outcome.columns]
-    _refuse_twins(named, wanted, name)
+    others = {str(column).casefold() for column in named if column not in wanted}
+    if twin := next((column for column in wanted if column.casefold() in others), None):
+        raise DataError(
+            f"label file of '{name}': another column differs from '{twin}' only in capital letters; leave out the "
+            "wrong one"
+        )
     extract = _with_missing_words(extract, named, contract)
     frame, unreadable = convert_columns(named[wanted], raw, contract, extract, f"label file of '{name}'")
     unreadable.pop(contract.id_column, None)
@@ -195,7 +206,7 @@ def read_labels(
 
 
 def _with_missing_words(extract: LabelFile, named: pd.DataFrame, contract: Contract) -> LabelFile:
-    """The label file with words such as NA as codes of a missing outcome, where they are no label of the contract."""
+    """Adds words such as NA to the label file's missing codes, unless they are labels of the contract."""
     codes = dict(extract.missing_codes)
     for name in contract.outcome.columns:
         column, mapped = contract.column(name), extract.categories.get(name, {})
@@ -206,49 +217,19 @@ def _with_missing_words(extract: LabelFile, named: pd.DataFrame, contract: Contr
     return extract.model_copy(update={"missing_codes": codes})
 
 
-def _refuse_twins(named: pd.DataFrame, wanted: list[str], name: str) -> None:
-    """Of two columns that differ in nothing but their case nobody can say which holds the outcome."""
-    others = {str(column).casefold() for column in named if column not in wanted}
-    twin = next((column for column in wanted if column.casefold() in others), None)
-    if twin is not None:
-        raise DataError(
-            f"label file of '{name}': another column differs from '{twin}' only in capital letters; leave out the "
-            "wrong one"
-        )
-
-
-def _numbered_as_its_extract(
-    raw: pd.DataFrame,
-    extract: LabelFile,
-    contract: Contract,
-    site: Site,
-    home: Path,
-    base: Path,
-    path: Path | None,
-) -> pd.DataFrame:
-    """The outcomes of patients who are known by their line alone: only the very file that they came in tells whose."""
-    if fingerprint(extract, home=home, base=base, path=path) != fingerprint(site, home=home, base=base):
-        raise DataError(
-            f"site '{site.name}' numbers its rows, and outcomes in another file than its extract cannot be told whose "
-            "they are; ask the site for both with the patient's id"
-        )
-    return number_rows(raw, contract, site)
-
-
 def _label_file(where: Site | Path | str, like: Site | None) -> LabelFile:
-    """The label file to read; where nothing is said of it, it is written as the site's extract is."""
+    """The label file to read; without `labels` in the site's YAML, it has the format of the site's extract."""
     if isinstance(where, Site):
         if where.labels is None:
             raise DataError(f"site '{where.name}' has no label file; name one under `labels` in {where.file}")
         return where.labels
-    written = like.labels if like is not None and like.labels is not None else None
+    labels = like.labels if like is not None else None
     location, kind = str(Path(where).absolute()), kind_of(where)
-    if written is not None and Path(where).suffix:
-        # A file is read as a file, whatever the site's own outcomes come as: a database, or another kind of file.
-        usual = "csv" if written.reader.kind in DATABASES else written.reader.kind
-        kind = kind_of(where, usual)
-        reader = written.reader if kind == written.reader.kind else Reader(kind=kind)
-        return written.model_copy(update={"location": location, "reader": reader})
+    if labels is not None and Path(where).suffix:
+        # A file is read as a file, even if the site's own outcomes are in a database or in another kind of file.
+        kind = kind_of(where, "csv" if labels.reader.kind in DATABASES else labels.reader.kind)
+        reader = labels.reader if kind == labels.reader.kind else Reader(kind=kind)
+        return labels.model_copy(update={"location": location, "reader": reader})
     if like is None or like.reader.kind != kind or not _has_header_of(like, location):
         return LabelFile.model_validate({"location": location, "reader": kind})
     shared = {name: getattr(like, name) for name in Extract.model_fields if name != "location"}
@@ -256,7 +237,7 @@ def _label_file(where: Site | Path | str, like: Site | None) -> LabelFile:
 
 
 def _has_header_of(site: Site, location: str) -> bool:
-    """Whether the first line of a text is separated as the site's extract is."""
+    """Whether the first line of a text file has the separator of the site's extract."""
     separator = str(site.reader.options.get("separator", ","))
     if site.reader.kind != "csv" or separator == "," or not Path(location).is_file():
         return True
@@ -265,9 +246,9 @@ def _has_header_of(site: Site, location: str) -> bool:
 
 
 def _with_ids_of(frame: pd.DataFrame, contract: Contract, patients: pd.Index) -> tuple[pd.DataFrame, Mask]:
-    """Takes back the apostrophe that our own lists put before ids which a spreadsheet would run.
+    """Removes the apostrophe that our own lists put before ids which a spreadsheet would run.
 
-    Returns the frame, and which ids name one patient with it and another without (rows,).
+    Returns the frame, and which ids are one patient's with the apostrophe and another's without it (rows,).
     """
     ids = frame[contract.id_column]
     bare = ids.map(restore, na_action="ignore")
@@ -289,7 +270,7 @@ def _unknown_labels(frame: pd.DataFrame, contract: Contract) -> Mask:
 def _label_table(
     frame: pd.DataFrame, bad: Mask, unclear: Mask, contract: Contract, patients: pd.Index, lines: NDArray[Any]
 ) -> pd.DataFrame:
-    """One row per row of the label file: id, row, y, censored, and why it gives no outcome, or empty if it does."""
+    """One row per row of the label file: id, row, y, censored, and why it gives no outcome, or "" if it does."""
     y, censored = _outcome_of(frame, contract)
     listed = frame[contract.id_column]
     table = pd.DataFrame({"id": listed, "row": lines, "y": y, "censored": censored & ~bad & ~unclear})
@@ -313,7 +294,7 @@ def _label_table(
 
 
 def _repeats(listed: pd.Series, usable: Mask) -> Mask:
-    """Rows of a patient beside the one that counts: the first that gives an outcome, or else the first (rows,)."""
+    """Rows of a patient besides the one that counts: the first with an outcome, or else the first (rows,)."""
     repeated = np.zeros(len(listed), dtype=bool)
     order = np.argsort(~usable, kind="stable")
     repeated[order] = listed.iloc[order].duplicated().to_numpy()
@@ -326,36 +307,32 @@ def _refuse_beyond_tolerance(
     rows, counts = len(table), table["why"].value_counts()
     if not rows:
         raise DataError(f"label file of '{name}' has no rows; check that the export was complete")
-    strangers = int(counts.get("not among the patients used", 0))
-    if strangers == rows or strangers / rows > extract.unknown_ids:
+    unknown_ids = int(counts.get("not among the patients used", 0))
+    if unknown_ids == rows or unknown_ids / rows > extract.unknown_ids:
         raise DataError(
-            f"label file of '{name}': {strangers:,} of its {rows:,} rows name no patient of the cohort's {patients:,}; "
-            "check the id column, or set `unknown_ids` under `labels` if it covers other patients too"
+            f"label file of '{name}': {unknown_ids:,} of its {rows:,} rows are of none of the cohort's {patients:,} "
+            "patients; check the id column, or set `unknown_ids` under `labels` if it covers other patients too"
         )
     wrong = {kind: int(counts.get(kind, 0)) for kind in _UNUSABLE}
     if sum(wrong.values()) / rows > extract.tolerance:
         listed = ", ".join(f"{count:,} {kind}" for kind, count in wrong.items() if count)
-        unknown = classes and wrong["unreadable outcome"]
+        add_class = ", or add a class that the source lacks to the outcome's categories in the table"
         raise DataError(
             f"label file of '{name}': {sum(wrong.values()):,} of its {rows:,} rows cannot be used ({listed}), more "
             f"than the {extract.tolerance:.0%} allowed; correct the file"
-            + (
-                ", or add a class that the source never showed to the outcome's categories in the table"
-                if unknown
-                else ""
-            )
+            + (add_class if classes and wrong["unreadable outcome"] else "")
         )
 
 
-#: Rows of a label file that say nothing of a patient.
+#: Why a row of a label file gives no outcome for any patient.
 _UNUSABLE = ("no patient id", "unreadable outcome", "unclear id", "contradicts another row")
 
 
 def _align(table: pd.DataFrame, ids: NDArray[Any], contract: Contract) -> Labels:
-    """Each patient's outcome, by the first row that gives one, and the follow-up behind it; see `_own_rows`."""
+    """Each patient's outcome and follow-up, from the row that counts."""
     index = pd.Index(ids).astype("str")
-    own = _own_rows(table).reindex(index)
-    y = own["y"].to_numpy(np.float64)
+    rows = _rows_that_count(table).reindex(index)
+    y = rows["y"].to_numpy(np.float64)
     early = index[np.isnan(y)].isin(table.loc[table["censored"], "id"])
     counts = LabelCounts(
         known=int(np.isfinite(y).sum()),
@@ -369,16 +346,16 @@ def _align(table: pd.DataFrame, ids: NDArray[Any], contract: Contract) -> Labels
     problems = table.loc[table["why"] != "", ["id", "row", "why"]].reset_index(drop=True)
     followed = None
     if contract.outcome.time is not None:
-        marks = {name: own[name].eq(True).to_numpy(dtype=bool) for name in ("event", "competing")}
+        marks = {name: rows[name].eq(True).to_numpy(dtype=bool) for name in ("event", "competing")}
         horizon = horizon_in(contract, str(contract.column(contract.outcome.time).unit))
-        followed = FollowUp(own["time"].to_numpy(np.float64), **marks, horizon=horizon)
+        followed = FollowUp(rows["time"].to_numpy(np.float64), **marks, horizon=horizon)
     return Labels(ids, y, counts, problems, followed)
 
 
-def _own_rows(table: pd.DataFrame) -> pd.DataFrame:
-    """The row of a label file that counts, by patient: the first with an outcome, else the one followed longest."""
-    sound = table[~table["why"].isin(_UNUSABLE)]
-    unknown = sound["y"].isna().to_numpy()
-    time = sound["time"].fillna(-1).to_numpy() if "time" in sound else np.zeros(len(sound))
+def _rows_that_count(table: pd.DataFrame) -> pd.DataFrame:
+    """By patient, the row of a label file that counts: the first with an outcome, else the longest follow-up."""
+    usable = table[~table["why"].isin(_UNUSABLE)]
+    unknown = usable["y"].isna().to_numpy()
+    time = usable["time"].fillna(-1).to_numpy() if "time" in usable else np.zeros(len(usable))
     order = np.lexsort([np.where(unknown, -time, 0.0), unknown])
-    return sound.iloc[order].drop_duplicates("id").set_index("id")
+    return usable.iloc[order].drop_duplicates("id").set_index("id")

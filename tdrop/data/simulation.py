@@ -3,11 +3,11 @@
 Risks follow PREDICT Prostate (Thurtle et al., PLoS Med 2019;16(3):e1002758), covariates follow
 published summary figures of the cohorts in the paper. No row is a real patient.
 
-The demo's extracts are written in the shape that each hospital would send. The sites' files in `data_contracts/sites/`
-say how to read them: other column names, months for years, decimal commas, codes for missing values, a few rows that
-must not be used, and one extract that lacks a column. One truth holds for all of them. It turns where men are old and
-their PSA is high: hardly anybody at the registry, many at Lakeside, so that a straight line is chosen for the hospitals
-that resemble the registry and not there.
+The demo's extracts have the format that each hospital would send. The YAML in `data_contracts/sites/` describes how to
+read them: other column names, months for years, decimal commas, codes for missing values, a few rows that must not be
+used, and one extract without a column. The risk function is the same at all sites. It falls again for old men with a
+high PSA: few at the registry and many at Lakeside, so that a linear model is chosen for the hospitals that resemble the
+registry, and another model at Lakeside.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ Truth = Literal["published", "turning"]
 TREATMENTS = ("none", "prostatectomy", "radiotherapy", "hormone")
 STAGES = ("T1", "T2", "T3", "T4")
 YEARS = 10
-#: Keeps these streams apart from those of callers who use the same small seed.
+#: Makes these random streams differ from those of callers with the same small seed.
 SEED_TAG = 20190312
 DAYS_A_YEAR = 365.25
 #: PREDICT Prostate was fitted below this PSA; draws above it are drawn again.
 PSA_LIMIT = 100.0
 AGE_LIMITS = (40.0, 95.0)
-#: A source that never saw the old or those with a high PSA: the hard version of the problem.
+#: Limits of a source without old patients and without high PSA: the hard version of the problem.
 TRUNCATED_AGE, TRUNCATED_PSA = 70.0, 20.0
-#: Beyond this age and PSA a "turning" risk falls again, by so many logits for 8 years and a factor e in PSA.
+#: Beyond this age and PSA a "turning" risk falls again, by this many logits for 8 years and a factor e in PSA.
 TURN_AGE, TURN_PSA, TURN = 72.0, 15.0, 3.0
 
 
@@ -51,9 +51,9 @@ DEMO_TARGETS: Mapping[str, str] = {
     "ferryside": "moderate",
 }
 DEMO_SOURCE = "registry"
-#: Hospitals with outcomes beside the registry: the population of each, and by how many logits its patients die more.
+#: Hospitals with outcomes besides the registry: the population of each, and its patients' additional logits of risk.
 DEMO_TEACHERS: Mapping[str, tuple[str, float]] = {"riverside": ("mild", 0.5), "southgate": ("moderate", -0.4)}
-#: The target whose extract cannot be used, so that people see what tdrop does then.
+#: The target whose extract cannot be used, as an example of a stop.
 DEMO_STOPPED = "ferryside"
 DEMO_ROWS: Mapping[str, int] = {
     "registry": 3000,
@@ -71,7 +71,7 @@ _ID, _OUTCOME = "patient_id", "died_10y"
 
 @dataclass(frozen=True)
 class Population:
-    """The figures that set one simulated population apart.
+    """The parameters of a simulated population.
 
     Attributes:
         age: Mean and standard deviation before truncation.
@@ -121,7 +121,7 @@ def simulate(
     hidden_treatment: bool = False,
     truth: Truth = "published",
 ) -> pd.DataFrame:
-    """Draws patients with their outcome within ten years and the risk that it was drawn from.
+    """Draws patients with their outcome within ten years and the risk from which it was drawn.
 
     Args:
         population: One of `POPULATIONS`.
@@ -131,8 +131,8 @@ def simulate(
         support: "truncated" keeps only age <= 70 and PSA <= 20.
         hidden_treatment: Records hormone therapy as none and drops comorbidity after the outcome
             is drawn: a concept shift that no method can see.
-        truth: "turning" lets the risk of old men with a high PSA fall again, as if a programme for them worked: no
-            straight line follows that, and it matters most where such men are many.
+        truth: With "turning" the risk of old men with a high PSA falls again, as if a programme for them worked. A
+            linear model cannot follow that, which matters most where there are many such men.
 
     Returns:
         Columns patient_id, age, psa, grade_group, stage, comorbidity, treatment, died_10y, true_risk.
@@ -161,7 +161,7 @@ def simulate(
 
 
 def _turn(frame: pd.DataFrame) -> Doubles:
-    """By how many logits (rows,) a turning risk is below the published one."""
+    """The difference in logits (rows,) between the published risk and the turning risk."""
     years = np.clip((frame["age"].to_numpy(float) - TURN_AGE) / 8, 0, 2)
     above = np.clip(np.log1p(frame["psa"].to_numpy(float)) - np.log1p(TURN_PSA), 0, 2)
     return np.asarray(TURN * years * above)
@@ -197,7 +197,7 @@ def _draw_psa(population: Population, u: Doubles, generator: np.random.Generator
     psa = np.full(len(u), PSA_LIMIT)
     while (over := psa >= PSA_LIMIT).any():
         noise = generator.normal(size=int(over.sum()))
-        # A patient whose severity alone is beyond the limit would be redrawn for ever: redraw u too.
+        # With a very large severity the PSA would be redrawn for ever: redraw the severity too.
         severity = np.where(u[over] > 3, generator.normal(size=len(noise)), u[over])
         psa[over] = np.exp(np.log(median) + sd * (0.60 * severity + 0.80 * noise))
     return psa
@@ -270,7 +270,7 @@ def _cumulative_death(index: Doubles, days: Doubles, a: float, b: float, c: floa
 
 
 def simulated_cohort(population: str, rows: int, *, seed: int, **options: Any) -> Cohort:
-    """Draws a cohort already encoded, for tests and benchmarks; options as in `simulate`."""
+    """Draws an encoded cohort, for tests and benchmarks; options as in `simulate`."""
     frame = simulate(population, rows, seed=seed, **options)
     columns = {
         "age": frame["age"],
@@ -291,11 +291,11 @@ def simulated_cohort(population: str, rows: int, *, seed: int, **options: Any) -
 
 
 def write_demo_network(folder: Path, rows: Mapping[str, int] = DEMO_ROWS, *, seed: int = 0) -> None:
-    """Writes one extract per site, and the targets' outcomes in files of their own.
+    """Writes one extract per site, and the targets' outcomes in separate files.
 
     Args:
         folder: Where the files go; created when missing.
-        rows: Patients by site; a target that is not named is left out.
+        rows: Patients by site; a target without an entry is left out.
         seed: Seed of every draw.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -313,9 +313,9 @@ def write_demo_network(folder: Path, rows: Mapping[str, int] = DEMO_ROWS, *, see
 
 
 def demo_patients(rows: Mapping[str, int] = DEMO_ROWS, *, seed: int = 0) -> dict[str, pd.DataFrame]:
-    """By site of the demo network, its patients with what is missing or wrong there, in the contract's terms.
+    """By site of the demo network, its patients with the contract's names, and with missing and wrong values.
 
-    Hillside's ages are in whole months. See `write_demo_network`, which writes them as each site would send them.
+    Hillside's ages are in whole months. `write_demo_network` writes the patients as each site would send them.
     """
     patients = {DEMO_SOURCE: simulate("source", rows[DEMO_SOURCE], seed=seed, truth="turning")}
     for site in (site for site in DEMO_TEACHERS if site in rows):
@@ -339,7 +339,7 @@ def demo_patients(rows: Mapping[str, int] = DEMO_ROWS, *, seed: int = 0) -> dict
 
 
 def _draw_teacher(site: str, rows: int, seed: int) -> pd.DataFrame:
-    """Patients of a hospital with outcomes, whose level of risk no column explains."""
+    """Patients of a hospital with outcomes, whose risk has an offset that no column explains."""
     population, level = DEMO_TEACHERS[site]
     frame = simulate(population, rows, seed=seed + 1, truth="turning")
     risk = expit(logit(frame["true_risk"].to_numpy()) + level)
@@ -349,7 +349,7 @@ def _draw_teacher(site: str, rows: int, seed: int) -> pd.DataFrame:
 
 
 def _write_hillside(patients: pd.DataFrame, folder: Path) -> None:
-    """Other names and codes, months for years, decimal commas, -9 for missing."""
+    """Writes other names and codes, months for years, decimal commas, -9 for missing."""
     shaped = pd.DataFrame(
         {
             "Patient": patients[_ID],
@@ -367,7 +367,7 @@ def _write_hillside(patients: pd.DataFrame, folder: Path) -> None:
 
 
 def _write_lakeside(patients: pd.DataFrame, folder: Path) -> None:
-    """Compressed; PSA "NA" in 8%; six impossible rows and four patients sent twice."""
+    """Writes a compressed file with PSA "NA" in 8%, six impossible rows and four patients sent twice."""
     psa = patients["psa"].astype(object).where(patients["psa"].notna(), "NA")
     sent = pd.concat([patients, patients.iloc[patients.attrs["twice"]]], ignore_index=True)
     sent["psa"] = pd.concat([psa, psa.iloc[patients.attrs["twice"]]], ignore_index=True)
@@ -376,5 +376,5 @@ def _write_lakeside(patients: pd.DataFrame, folder: Path) -> None:
 
 
 def _write_ferryside(patients: pd.DataFrame, folder: Path) -> None:
-    """Without the stage, and an age of 0 in three rows: an extract that must not be used."""
+    """Writes an extract that must not be used: without the stage, and with an age of 0 in three rows."""
     patients.drop(columns="stage").to_csv(folder / "ferryside.csv", index=False)

@@ -1,13 +1,12 @@
-"""Looks at a file and proposes the YAML of its site; every guess is marked as one."""
+"""Proposes the YAML of a site from its file; every guess is marked."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,18 +33,18 @@ from tdrop.data.suspicions import likely_unit, most_plausible_unit, share_within
 from tdrop.data.units import convert
 from tdrop.data.values import as_text, translate_labels
 
-#: A map of more labels than this is not worth guessing.
+#: With more labels than this, no map is guessed.
 MOST_LABELS = 30
-#: Share of values that must be plausible in a unit for it to be believed.
+#: Share of values that must be plausible in a unit for it to be proposed.
 BELIEVED = 0.8
 _SEPARATORS = (",", ";", "\t", "|")
-#: How much of a file is looked at to see how it is written.
+#: How much of a file is read to see how it is written.
 _LOOK_BYTES = 1 << 20
 
 
 @dataclass
 class Proposal:
-    """What is proposed so far; each line with why."""
+    """The proposal so far; each entry with why."""
 
     renames: dict[str, tuple[str, str]] = field(default_factory=dict)
     units: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -65,16 +64,16 @@ def propose_site(
     beside: pd.DataFrame | None = None,
     level: float | None = None,
 ) -> str:
-    """Returns the YAML of a new site, for a person to read before it is used.
+    """Returns the YAML of a new site; a person must read it before it is used.
 
     Args:
         name: Name of the new site.
         file: Its extract, CSV or Parquet.
         contract: The table that it delivers.
         network: Where it will belong.
-        headers: By column of the table, the file's header, where the table was made from this very file.
-        beside: The source's checked rows, which tell a unit that the table's ranges allow and the values do not.
-        level: The risk from which the site acts, where a person said it; else the source's, marked as a guess.
+        headers: By column of the table, the file's header, if the table was proposed from the same file.
+        beside: The source's checked rows: a comparison with them shows another unit that the table's ranges allow.
+        level: The risk from which the site acts, if a person gave it; else the source's, marked as a guess.
     """
     require_new_site(name, network)
     raw, reader, why = read_unknown(Path(file))
@@ -83,7 +82,7 @@ def propose_site(
     proposal = Proposal()
     if headers is None:
         matched = _match_columns(raw, contract, proposal)
-        _refuse_strangers(matched, raw, contract)
+        _refuse_other_table(matched, raw, contract)
     else:
         matched = {column: header for column, header in headers.items() if contract.column(column).role != "ignored"}
         proposal.renames = {header: (column, "") for column, header in headers.items() if header != column}
@@ -98,10 +97,10 @@ def propose_site(
             sure = "possible" if any(is_number(code) for code in codes) else "likely"
             proposal.codes[column.name] = (codes, f"guess ({sure}): not values of this column")
         if column.type in NUMERIC_TYPES and column.unit is not None:
+            numbers, _ = read_numbers(raw[header], raw.attrs, codes)
             source = None if beside is None else beside.get(column.name)
-            unit, reason = _guess_unit(raw[header], column, header, codes, raw.attrs, source)
-            if unit is not None:
-                proposal.units[column.name] = (unit, reason)
+            if guess := _guess_unit(numbers[np.isfinite(numbers)], column, header, source):
+                proposal.units[column.name] = guess
         _propose_labels(column, raw[header], codes, _maps_of(sources, column), proposal)
     holds_outcome = any(label in matched for label in contract.label_columns)
     lines = [
@@ -113,7 +112,7 @@ def propose_site(
 
 
 def require_new_site(name: str, network: Network) -> None:
-    """Refuses a name that no new site can have."""
+    """Refuses a name that is not allowed, or taken."""
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
         raise UsageError(f"site name '{clean(name)}': use lower-case letters, digits, - and _, starting with a letter")
     if name in network.sites:
@@ -121,19 +120,19 @@ def require_new_site(name: str, network: Network) -> None:
 
 
 def read_unknown(file: Path) -> tuple[pd.DataFrame, dict[str, str], str]:
-    """Reads a file that no YAML describes; returns it, the `reader` that read it, and why that one."""
+    """Reads a file without a YAML; returns its rows, the `reader` for it, and why this reader."""
     kind = kind_of(file)
     options, why = _sniff(file) if kind == "csv" else ({}, "")
     return read_file(file, kind, options), {"kind": kind, **options}, why
 
 
 def _sniff(path: Path) -> tuple[dict[str, str], str]:
-    """Returns the csv reader's options for a file, without defaults, and why."""
+    """Returns the csv reader's options for a file, where they differ from the defaults, and why."""
     content = read_bytes(Location(str(path), str(path)))[:_LOOK_BYTES]
     options: dict[str, str] = {}
     if not content.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
         try:
-            # The look may end inside a character; what is before the last line break does not.
+            # The first megabyte may end inside a character, but the last line break before its end does not.
             (content[: content.rfind(b"\n") + 1] or content).decode("utf-8")
         except UnicodeDecodeError:
             options["encoding"] = "latin-1"
@@ -149,7 +148,7 @@ def _sniff(path: Path) -> tuple[dict[str, str], str]:
         points = sum(bool(re.fullmatch(r"-?\d+\.\d+", field)) for field in fields)
         if commas > points:
             options["decimal"] = ","
-    # The mark between thousands where fields cannot be read otherwise: "250,000" beside commas, 1.250,5 beside ;.
+    # Thousands separators where fields cannot be read without: "250,000" between commas, 1.250,5 between semicolons.
     decimal = options.get("decimal", ".")
     mark = "." if decimal == "," else ","
     grouped = rf"\d{{1,3}}(?:\{mark}\d{{3}})+"
@@ -169,13 +168,8 @@ def _match_columns(raw: pd.DataFrame, contract: Contract, proposal: Proposal) ->
     names = [str(name) for name in raw.columns]
     matched: dict[str, str] = {}
     taken: set[str] = set()
-    # Names that are the same come first, so that 400 columns are not all compared with each other.
-    exact = [(1.0, column.name, name) for column in wanted for name in same_names(column, names)]
-    for scores in (exact, None):
-        if scores is None:
-            free = [name for name in names if name not in taken]
-            left = [column for column in wanted if column.name not in matched]
-            scores = [(similarity(name, column), column.name, name) for column in left for name in free]
+
+    def take(scores: Iterable[tuple[float, str, str]]) -> None:
         for score, column_name, name in sorted(scores, key=lambda item: (-item[0], *item[1:])):
             if score < CLOSE_ENOUGH or column_name in matched or name in taken:
                 continue
@@ -184,10 +178,16 @@ def _match_columns(raw: pd.DataFrame, contract: Contract, proposal: Proposal) ->
             if name != column_name:
                 sure = "likely" if score >= 0.85 else "possible"
                 proposal.renames[name] = (column_name, f"guess ({sure}): by its name")
+
+    # Equal names come first, so that 400 columns are not all compared with each other.
+    take((1.0, column.name, name) for column in wanted for name in same_names(column, names))
+    free = [name for name in names if name not in taken]
+    unmatched = [column for column in wanted if column.name not in matched]
+    take((similarity(name, column), column.name, name) for column in unmatched for name in free)
     if matched and contract.id_column not in matched:
-        # A column of another name that tells the patients apart is the id, or else the number of the row.
-        strangers = (name for name in names if name not in taken and name not in contract.names)
-        header = next((name for name in strangers if looks_like_id(raw[name])), None)
+        # The id is a column with another name that identifies the patients, or else the number of the row.
+        unused = (name for name in names if name not in taken and name not in contract.names)
+        header = next((name for name in unused if looks_like_id(raw[name])), None)
         proposal.numbered = header is None
         if header is not None:
             matched[contract.id_column] = header
@@ -197,134 +197,121 @@ def _match_columns(raw: pd.DataFrame, contract: Contract, proposal: Proposal) ->
 
 
 def _note_absent(raw: pd.DataFrame, contract: Contract, matched: Mapping[str, str], proposal: Proposal) -> None:
-    """Notes the features that no column is named like, and the columns that are not used."""
-    left = [str(name) for name in raw.columns if name not in matched.values()]
+    """Notes the features without a column of a similar name, and the columns that are not used."""
+    unused = [str(name) for name in raw.columns if name not in matched.values()]
     shown = are_names([str(name) for name in raw.columns], matched.values())
-    texts = {name: as_text(raw[name], ()).dropna() for name in left if name not in contract.names}
-    strangers = {name: (text, read_numbers(text, raw.attrs)[0]) for name, text in texts.items() if text.nunique() > 1}
+    texts = {name: as_text(raw[name], ()).dropna() for name in unused if name not in contract.names}
+    candidates = {name: (text, read_numbers(text, raw.attrs)[0]) for name, text in texts.items() if text.nunique() > 1}
     for column in contract.features:
         if column.name in matched:
             continue
-        perhaps = [clean(name) for name, values in strangers.items() if _could_hold(column, *values)]
+        perhaps = [clean(name) for name, values in candidates.items() if _could_hold(column, *values)]
         proposal.absent[column.name] = bool(perhaps)
         if perhaps:
-            words = f"is it one of {', '.join(perhaps[:5])}?" if shown else "is it one that is not used?"
-            proposal.notes.append(f"nothing in the file is named like '{column.name}': {words}")
-    if left and shown:
-        proposal.notes.append(f"not used: {', '.join(map(clean, left[:12]))}" + (" and more" if len(left) > 12 else ""))
-    elif left:
-        proposal.notes.append(f"not used: {len(left):,} columns")
+            words = f"is it one of {', '.join(perhaps[:5])}?" if shown else "is it one of the unused columns?"
+            proposal.notes.append(f"no column of the file has a name like '{column.name}': {words}")
+    if unused:
+        more = " and more" if len(unused) > 12 else ""
+        listed = f"{', '.join(map(clean, unused[:12]))}{more}" if shown else f"{len(unused):,} columns"
+        proposal.notes.append(f"not used: {listed}")
 
 
 def _could_hold(column: Column, text: pd.Series, numbers: Doubles) -> bool:
-    """Whether a column of a strange name may be the one that is missed, by its values as text and as numbers."""
+    """Whether the values of a column with another name, as text and as numbers, fit a column of the table."""
     if column.type in NUMERIC_TYPES:
         low, high = column.range.ends if column.range is not None else (-np.inf, np.inf)
         return float((np.isfinite(numbers) & (numbers >= low) & (numbers <= high)).mean()) >= BELIEVED
     labels = [plain_label(str(label)) for label in text.unique()]
-    known = known_labels(column)
-    meant = guess_labels(labels, column) if 2 <= len(labels) <= MOST_LABELS else {}
-    translated = translate_labels(labels, column, {})
-    return any(ours in known or meant.get(label, (None, ""))[0] for label, ours in zip(labels, translated, strict=True))
+    meanings = guess_labels(labels, column) if 2 <= len(labels) <= MOST_LABELS else {}
+    return any(meaning is not None for meaning, _ in meanings.values()) or not set(known_labels(column)).isdisjoint(
+        translate_labels(labels, column, {})
+    )
 
 
-def _refuse_strangers(matched: Mapping[str, str], raw: pd.DataFrame, contract: Contract) -> None:
-    """A file with fewer than half of the features is another table's, or lacks what the model needs."""
+def _refuse_other_table(matched: Mapping[str, str], raw: pd.DataFrame, contract: Contract) -> None:
+    """Refuses a file with fewer than half of the features: it belongs to another table, or a model lacks too much."""
     wanted = [column.name for column in contract.features if not column.optional]
     absent = [name for name in wanted if name not in matched]
     if not matched:
         raise DataError(
             f"none of the file's {raw.shape[1]:,} columns looks like a column of table '{contract.name}'; check that "
-            "its first line holds names, or propose a table of its own with `tdrop add-table`"
+            "its first line holds names, or propose another table with `tdrop add-table`"
         )
     if len(absent) * 2 > len(wanted):
         listed = ", ".join(f"'{name}'" for name in absent[:8]) + (" and more" if len(absent) > 8 else "")
         raise DataError(
             f"the file lacks {len(absent)} of the {len(wanted)} features of table '{contract.name}': {listed}; ask the "
-            "site for them, or propose a table of its own with `tdrop add-table`"
+            "site for them, or propose another table with `tdrop add-table`"
         )
 
 
-def _guess_unit(
-    values: pd.Series,
-    column: Column,
-    header: str,
-    codes: Sequence[str],
-    attrs: Mapping[Any, Any],
-    source: pd.Series | None,
-) -> tuple[str | None, str]:
-    """The unit of a column if it seems not to be the contract's, and why.
+def _guess_unit(numbers: Doubles, column: Column, header: str, source: pd.Series | None) -> tuple[str, str] | None:
+    """Returns the unit of a column and why, if it seems to differ from the table's; else None.
 
     Args:
-        values: As they came (rows,).
+        numbers: Its known values (rows,).
         column: The table's column, which has a unit.
-        header: What the file calls it.
-        codes: Its missing-value codes.
-        attrs: How the file was read.
-        source: The source's checked values, where they are at hand.
+        header: Its name in the file.
+        source: The source's checked values, if available.
     """
-    own, limits = str(column.unit), column.plausible or column.range
-    numbers, _ = read_numbers(values, attrs, codes)
-    numbers = numbers[np.isfinite(numbers)]
+    table_unit, limits = str(column.unit), column.plausible or column.range
     if not len(numbers):
-        return None, ""
-    named, _ = unit_in(header)
-    if named is not None and named != own:
+        return None
+    named_unit, _ = unit_in(header)
+    if named_unit is not None and named_unit != table_unit:
         try:
-            converted = convert(numbers, named, own, molar_mass=column.molar_mass)
+            converted = convert(numbers, named_unit, table_unit, molar_mass=column.molar_mass)
         except ContractError:
             converted = None
         if converted is None or limits is None:
-            # The name says what it is: another unit that fits by chance would be wrong.
-            return None, ""
+            # The name states the unit: any other unit that fits would fit by chance.
+            return None
         share = share_within(converted, limits)
         if share >= BELIEVED:
-            return named, f"guess (likely): by its name, and {share:.0%} of the values are plausible then"
-    beside = None if source is None else likely_unit(column, source, pd.Series(numbers))
-    if beside is not None:
-        return beside, "guess (likely): beside the source's values"
+            return named_unit, f"guess (likely): by its name, and {share:.0%} of the values are plausible then"
+    unit = None if source is None else likely_unit(column, source, pd.Series(numbers))
+    if unit is not None:
+        return unit, "guess (likely): by comparison with the source's values"
     if limits is None or share_within(numbers, limits) >= BELIEVED:
-        return None, ""
-    best, share = most_plausible_unit(numbers, own, column)
-    return (
-        (best, f"guess (possible): {share:.0%} of the values are plausible then") if share >= BELIEVED else (None, "")
-    )
+        return None
+    best, share = most_plausible_unit(numbers, table_unit, column)
+    return (best, f"guess (possible): {share:.0%} of the values are plausible then") if share >= BELIEVED else None
 
 
 def _propose_labels(
-    column: Column, values: pd.Series, codes: Sequence[str], theirs: Mapping[str, str], proposal: Proposal
+    column: Column, values: pd.Series, codes: Sequence[str], source_map: Mapping[str, str], proposal: Proposal
 ) -> None:
-    """Proposes what each label means; `theirs`, what the source's file says of a label, is taken over."""
+    """Proposes the meaning of each label; labels in the source's map keep the meaning that they have there."""
     known = set(known_labels(column))
     if not known:
         return
     counts = values.map(to_label, na_action="ignore").value_counts()
-    held = list(dict.fromkeys(plain_label(str(label)) for label in counts.index if str(label) not in {"", *codes}))
-    read = dict(zip(held, translate_labels(held, column, {}), strict=True))
-    if known.issuperset(read.values()) and not any(label in theirs for label in held):
+    labels = list(dict.fromkeys(plain_label(str(label)) for label in counts.index if str(label) not in {"", *codes}))
+    read = dict(zip(labels, translate_labels(labels, column, {}), strict=True))
+    if known.issuperset(read.values()) and not any(label in source_map for label in labels):
         return
     # Codes are guessed together: half a map would leave 1 as it is where 1 and 2 are the codes.
-    labels = held if known == {"0", "1"} else [label for label in held if label not in known]
-    if len(labels) > MOST_LABELS:
-        proposal.notes.append(f"'{column.name}': {len(labels)} labels that the table does not know")
+    unclear = labels if known == {"0", "1"} else [label for label in labels if label not in known]
+    if len(unclear) > MOST_LABELS:
+        proposal.notes.append(f"'{column.name}': {len(unclear)} labels that the table does not know")
         return
-    taken = {label: theirs[label] for label in held if label in theirs}
-    guessed = guess_labels([label for label in labels if label not in taken], column)
-    # Of two labels that the file holds and two that the table knows, one is the same: then the others are too.
-    same = known.intersection(read.values())
-    unknown = [label for label, (to, _) in guessed.items() if to is None]
-    if len(known) == len(held) == 2 and len(same) == len(unknown) == 1:
-        guessed[unknown[0]] = ((known - same).pop(), "guess (possible): the other of two")
-    why = "guess (likely): as the source's file maps it"
-    proposal.categories[column.name] = {label: (to, why) for label, to in sorted(taken.items())} | {
+    mapped = {label: source_map[label] for label in labels if label in source_map}
+    guessed = guess_labels([label for label in unclear if label not in mapped], column)
+    # The file and the table have two labels each, and one of them in common: then the others mean the same.
+    common = known.intersection(read.values())
+    unknown = [label for label, (meaning, _) in guessed.items() if meaning is None]
+    if len(known) == len(labels) == 2 and len(common) == len(unknown) == 1:
+        guessed[unknown[0]] = ((known - common).pop(), "guess (possible): the other of two")
+    why = "guess (likely): as in the source's YAML"
+    proposal.categories[column.name] = {label: (category, why) for label, category in sorted(mapped.items())} | {
         label: meaning for label, meaning in guessed.items() if meaning[0] != read[label]
     }
 
 
 def _maps_of(sources: Sequence[Site], column: Column) -> Mapping[str, str]:
-    """What the network's labelled sites say about a column's labels; nothing where they contradict each other."""
+    """The labels of a column that the network's labelled sites map, without those that they map differently."""
     maps = [site.categories.get(column.name, {}) for site in sources]
-    merged = {label: to for labels in maps for label, to in labels.items()}
+    merged = {label: category for labels in maps for label, category in labels.items()}
     return {label: to for label, to in merged.items() if all(labels.get(label, to) == to for labels in maps)}
 
 
@@ -337,7 +324,7 @@ def sources_of(contract: Contract, network: Network) -> list[Site]:
 def first_lines(
     name: str, contract: Contract, sources: Sequence[Site], level: float | None, *, looked_at: str, holds_outcome: bool
 ) -> list[str]:
-    """What a site's YAML begins with, by a look at its "file" or "database"."""
+    """The first lines of a site's YAML, proposed from its "file" or "database"."""
     lines = [
         "# yaml-language-server: $schema=../schemas/site.json",
         f"# Proposed from a look at the {looked_at}. Check every line that says guess, then delete the remark.",
@@ -356,10 +343,10 @@ def first_lines(
 
 
 def _decision_line(level: float | None, sources: Sequence[Site]) -> str:
-    """The risk from which the site acts: a decision of the site, so that it comes first."""
+    """The line with the risk from which the site acts; it comes first because the site must decide it."""
     proposed = level or (sources[0].decision if sources else Decision()).risk_level
     meaning = f"act on a risk of {proposed:.3g} or more, {in_people(proposed)} patients"
-    origin = "as the source does" if sources else "nobody has said it yet"
+    origin = "as the source does" if sources else "the site has not stated it yet"
     if level is not None:
         return _line("decision", f"{{risk_level: {proposed:g}}}", meaning)
     why = f"guess (possible): {meaning}, {origin}; the site decides this, then delete `guessed`"
@@ -367,21 +354,21 @@ def _decision_line(level: float | None, sources: Sequence[Site]) -> str:
 
 
 def in_people(level: float) -> str:
-    """A risk level in people: 0.15 is 1 in 7, 0.6 is 6 in 10."""
+    """Writes a risk level as patients: 0.15 is 1 in 7, 0.6 is 6 in 10."""
     return f"1 in {round(1 / level):,}" if level <= 0.5 else f"{round(10 * level)} in 10"
 
 
 def _proposal_lines(proposal: Proposal, contract: Contract, *, first: bool) -> list[str]:
-    """The lines of everything that was guessed; the first site of a table must have every feature."""
+    """The lines of all guesses; the first site of a table must have every feature."""
     lines = []
     if proposal.numbered:
-        lines.append("number_rows: true    # guess (likely): no column tells the patients apart")
+        lines.append("number_rows: true    # guess (likely): no column identifies the patients")
     for key, entries in (("renames", proposal.renames), ("units", proposal.units)):
         body = [f"  {_line(json.dumps(name, ensure_ascii=False), *entry)}" for name, entry in entries.items()]
         lines += [f"{key}:", *body] if body else []
     if proposal.categories:
-        settled = any(to for labels in proposal.categories.values() for to, _ in labels.values())
-        lines.append("categories:" if settled else "# categories:")
+        guessed = any(meaning for labels in proposal.categories.values() for meaning, _ in labels.values())
+        lines.append("categories:" if guessed else "# categories:")
         for column_name, labels in proposal.categories.items():
             lines += _category_lines(column_name, labels, contract)
     if proposal.codes:
@@ -390,9 +377,9 @@ def _proposal_lines(proposal: Proposal, contract: Contract, *, first: bool) -> l
     sure = [name for name, perhaps in proposal.absent.items() if not perhaps]
     doubtful = [name for name, perhaps in proposal.absent.items() if perhaps]
     if sure and not first:
-        lines.append(_line("not_recorded", json.dumps(sure), "guess (likely): no column is left that could hold it"))
+        lines.append(_line("not_recorded", json.dumps(sure), "guess (likely): no unused column could hold it"))
     if doubtful and not first:
-        lines.append(_line("# not_recorded", json.dumps(doubtful), "too, if no column that is not used holds it"))
+        lines.append(_line("# not_recorded", json.dumps(doubtful), "also, if no unused column holds it"))
     return [*lines, *(f"# note: {note}" for note in proposal.notes)]
 
 
@@ -412,6 +399,6 @@ def _line(key: str, value: str, why: str) -> str:
 
 
 def location_of(path: Path, network: Network) -> str:
-    """A path as a site's YAML has it: below the network's folder relative to it."""
+    """Writes a path for a site's YAML; a path inside the network's folder becomes relative to it."""
     absolute, base = path.absolute(), network.base.absolute()
     return str(absolute.relative_to(base)) if absolute.is_relative_to(base) else str(absolute)

@@ -1,14 +1,15 @@
-"""What looks wrong although no rule was broken, in one extract or beside its source's.
+"""Finds suspicious values that break no rule, in an extract by itself or in comparison with its source.
 
-In one extract: swapped columns, another unit, an id among the features. Beside the source: units, categories, dead
-columns, shared patients. Each suspicion says how sure it is and what to change. A site's `accept` list names those that
-were looked at and are as they should be.
+In an extract: swapped columns, another unit, an id among the features. In comparison with the source: units,
+categories, empty or constant columns, shared patients. Each suspicion says how sure it is and what to change. A site's
+`accept` lists those that a person has checked and found right.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -21,37 +22,37 @@ from tdrop.data.names import split_words
 from tdrop.data.same_people import count_same_people
 from tdrop.data.units import alternatives, convert, molar_mass_of
 
-#: Fewer values than this say nothing about a column.
+#: Columns with fewer values than this are not judged.
 FEW = 20
-#: More rows than this tell nothing more.
+#: At most this many rows are examined.
 ENOUGH = 20_000
 #: Share of plausible values below which two columns may have been swapped, and above which the swap explains it.
 POOR, GOOD = 0.5, 0.9
-#: Units in which a column of times may hold the year of an event instead, and such years.
+#: Units of a column of times that may hold calendar years instead, and such years.
 _YEARS = ("years", "year")
 _CALENDAR = Interval(low=1880, high=2100)
-#: Share of a target's patients with a source patient's values from where that is no chance, whatever their ids.
+#: From this share of target patients with the values of a source patient on, chance is ruled out, whatever their ids.
 FEWEST_BY_VALUES = 0.05
-#: Patients who are nearly alike are worth saying where they are so many times those who are alike value for value.
+#: Similar patients are reported instead of equal ones if they are this many times as many.
 MANY_MORE = 1.1
-#: Distances of quartiles on the log scale: from where a scale is suspect, and what another unit must bring it to.
+#: Distances of quartiles on the log scale: from which a scale is suspicious, and to which another unit must reduce it.
 SUSPECT, CLOSE, VERY_CLOSE = 0.6, 0.5, 0.25
 
 
 def find_suspicions(frame: pd.DataFrame, contract: Contract, site: Site) -> tuple[Finding, ...]:
-    """Looks at a harmonised extract as a whole."""
+    """Returns suspicions about a harmonised extract by itself."""
     if len(frame) < FEW:
         return ()
-    some = frame.iloc[:: max(1, len(frame) // ENOUGH)]
+    sample = frame.iloc[:: max(1, len(frame) // ENOUGH)]
     columns = [column for column in contract.features if column.name in frame and column.type in NUMERIC_TYPES]
-    findings = tuple(_swapped(some, columns, site)) or tuple(_other_units(some, columns, site))
+    findings = tuple(_swapped(sample, columns, site)) or tuple(_other_units(sample, columns, site))
     return (*findings, *_identifiers(frame, columns, contract, site))
 
 
 def compare_extracts(
     source_frame: pd.DataFrame, target_frame: pd.DataFrame, contract: Contract, site: Site
 ) -> tuple[Finding, ...]:
-    """Compares a target's used rows with its source's."""
+    """Returns suspicions from comparing a target's rows with its source's used rows."""
     findings: list[Finding] = []
     rows = len(target_frame)
     for column in contract.features:
@@ -61,7 +62,7 @@ def compare_extracts(
         absent = rows if target is None else int(target.isna().sum())
         if target is None or absent >= NOT_RECORDED * rows:
             count = "no value here" if absent == rows else "{count} of {total} values missing here"
-            sentence = f"{count}, while the source has it; a model for this site does without it"
+            sentence = f"{count}, while the source has values; a model for this site does without the column"
             fix = "ask the site for it, check `renames` and `missing_codes`, or list it under `not_recorded`"
             findings.append(_suspicion(site, column, "all_missing", (absent, rows), sentence, fix, sure="certain"))
             continue
@@ -78,16 +79,16 @@ def compare_extracts(
     return tuple(accept(finding, site) for finding in findings)
 
 
-#: Rules of findings between sources begin with this.
+#: Rules of findings from the comparison of sources begin with this.
 BETWEEN = "between."
 
 
 def compare_sources(
     frames: Mapping[str, pd.DataFrame], contract: Contract, sites: Sequence[Site]
 ) -> tuple[Finding, ...]:
-    """Compares each of several sources' used rows with those of the others, and names the one that is odd.
+    """Compares the used rows of each of several sources with those of all others; findings name the source.
 
-    Of two sources the second is compared with the first.
+    With two sources, the second is compared with the first.
 
     Args:
         frames: By source, its used rows.
@@ -100,7 +101,7 @@ def compare_sources(
             continue
         others = pd.concat([frame for name, frame in frames.items() if name != site.name], ignore_index=True)
         for finding in compare_extracts(others, frames[site.name], contract, site):
-            words = finding.words.replace("a model for this site does without it", "there it is taken as unknown")
+            words = finding.words.replace("a model for this site does without the column", "there it counts as missing")
             words = words.replace("the source's", "the other sources'").replace("the source", "the other sources")
             words = words.replace("a source patient", "one of their patients")
             rule, severity = f"{BETWEEN}{site.name}.{finding.rule}", finding.severity
@@ -110,7 +111,7 @@ def compare_sources(
 
 
 def accept(finding: Finding, site: Site) -> Finding:
-    """Returns the finding as information if the site's YAML says that it was looked at."""
+    """Returns the finding as mere information if the site's YAML accepts it."""
     if finding.rule not in (*site.accept, *(f"{name}.all_missing" for name in site.not_recorded)):
         return finding
     return replace(finding, severity="info", words=f"{finding.words} (accepted)", fix="", sure="certain")
@@ -126,6 +127,7 @@ def _suspicion(
     severity: Severity = "table_warning",
     sure: Sureness = "likely",
 ) -> Finding:
+    """Returns a finding about a column, or about the table, that a site may accept."""
     rule = f"{column.name}.{check}" if column is not None else f"table.{check}"
     where = f"column '{column.name}': " if column is not None else ""
     fix = f"{fix}, or add '{rule}' to `accept` if this is right" + (f" ({site.file})" if site.file not in fix else "")
@@ -133,18 +135,20 @@ def _suspicion(
 
 
 def _swapped(frame: pd.DataFrame, columns: list[Column], site: Site) -> Iterator[Finding]:
+    """Yields pairs of columns whose values are plausible only when they are exchanged."""
     judged = [
         (column, limits, share_within(frame[column.name], limits))
         for column in columns
         if (limits := column.plausible or column.range)
     ]
-    for (first, limits, share), (second, others, share_of_second) in combinations(judged, 2):
-        if min(share, share_of_second) >= POOR:
+    for (first, first_limits, first_share), (second, second_limits, second_share) in combinations(judged, 2):
+        if min(first_share, second_share) >= POOR:
             continue
-        if min(share_within(frame[second.name], limits), share_within(frame[first.name], others)) > GOOD:
+        exchanged = share_within(frame[second.name], first_limits), share_within(frame[first.name], second_limits)
+        if min(exchanged) > GOOD:
             sentence = (
                 f"columns '{first.name}' and '{second.name}' look swapped: more than {GOOD:.0%} of the values would "
-                f"be plausible the other way round, less than {POOR:.0%} are as they stand"
+                f"be plausible the other way round, less than {POOR:.0%} are plausible now"
             )
             fix = f"swap them in the export, or under `renames` in {site.file}"
             counts = (len(frame), len(frame))
@@ -152,7 +156,7 @@ def _swapped(frame: pd.DataFrame, columns: list[Column], site: Site) -> Iterator
 
 
 def _other_units(frame: pd.DataFrame, columns: list[Column], site: Site) -> Iterator[Finding]:
-    """Columns that are mostly impossible as they stand and mostly plausible in another unit."""
+    """Yields columns that are mostly impossible in their unit and mostly plausible in another unit."""
     for column in columns:
         numbers = frame[column.name].to_numpy(np.float64, na_value=np.nan)
         if column.range is None or column.unit is None or not np.isfinite(numbers).any():
@@ -164,7 +168,7 @@ def _other_units(frame: pd.DataFrame, columns: list[Column], site: Site) -> Iter
         best, share = most_plausible_unit(raw, stated, column)
         whole = np.where(raw == np.round(raw), raw, np.where(np.isfinite(raw), -1.0, np.nan))
         if column.unit in _YEARS and share_within(whole, _CALENDAR) > GOOD:
-            # Years such as 1956, which weeks of a life could be as well.
+            # Years such as 1956, which could also be weeks of a life.
             words = f"more than {GOOD:.0%} are calendar years"
             fix = f"send the time in {stated}, not the year of birth or of another event"
         elif share > GOOD:
@@ -177,22 +181,24 @@ def _other_units(frame: pd.DataFrame, columns: list[Column], site: Site) -> Iter
 
 
 def most_plausible_unit(raw: Doubles, stated: str, column: Column) -> tuple[str, float]:
-    """The usual unit but `stated` in which most numbers as they came (rows,) are plausible, and the share that is."""
-    limits, own = column.plausible or column.range, str(column.unit)
-    others = _in_other_units(raw, stated, own, column.molar_mass) if limits is not None else ()
-    shares = {unit: share_within(values, limits) for unit, values in others if limits is not None}
+    """The usual unit other than `stated` in which most raw numbers (rows,) are plausible, and the plausible share."""
+    limits = column.plausible or column.range
+    if limits is None:
+        return "", 0.0
+    others = _in_other_units(raw, stated, str(column.unit), column.molar_mass)
+    shares = {unit: share_within(values, limits) for unit, values in others}
     return max(shares.items(), key=lambda item: item[1], default=("", 0.0))
 
 
-def _in_other_units(raw: Doubles, stated: str, own: str, molar_mass: float | None) -> Iterator[tuple[str, Doubles]]:
-    """Numbers as they came (rows,) as if they were in each usual unit but `stated`, in the column's own unit."""
-    for unit in (own, *alternatives(own, molar_mass)):
+def _in_other_units(raw: Doubles, stated: str, to: str, molar_mass: float | None) -> Iterator[tuple[str, Doubles]]:
+    """Yields each usual unit but `stated`, and raw numbers (rows,) converted from it to the table's unit."""
+    for unit in (to, *alternatives(to, molar_mass)):
         if unit != stated:
-            yield unit, convert(raw, unit, own, molar_mass=molar_mass)
+            yield unit, convert(raw, unit, to, molar_mass=molar_mass)
 
 
 def share_within(values: pd.Series | Doubles, limits: Interval) -> float:
-    """The share of the finite numbers (rows,) within limits; 0 where there is none."""
+    """The share of the finite numbers (rows,) within limits; 0 without any."""
     numbers = values.to_numpy(np.float64, na_value=np.nan) if isinstance(values, pd.Series) else values
     numbers = numbers[np.isfinite(numbers)]
     low, high = limits.ends
@@ -203,13 +209,13 @@ def _identifiers(frame: pd.DataFrame, columns: list[Column], contract: Contract,
     ids = frame.get(contract.id_column)
     for column in columns:
         if numbers_patients(frame[column.name], ids):
-            sentence = "every value is different and they number the patients: it looks like an id used as a feature"
+            sentence = "all values differ and number the patients: it looks like an id used as a feature"
             fix = f"check `renames` in {site.file}, or give the column role ignored in table '{contract.name}'"
             yield _suspicion(site, column, "identifier", (len(frame), len(frame)), sentence, fix, "table_stop")
 
 
 def numbers_patients(values: pd.Series, ids: pd.Series | None) -> bool:
-    """Whether a column counts the patients: whole, all different, and the id's digits or one apart, in any order."""
+    """Whether a column numbers the patients: whole and different numbers, consecutive or equal to the id's digits."""
     numbers = values.to_numpy(np.float64, na_value=np.nan)
     if not np.isfinite(numbers).all() or (numbers != np.round(numbers)).any() or len(np.unique(numbers)) < len(numbers):
         return False
@@ -224,21 +230,21 @@ def _categories(column: Column, source: pd.Series, target: pd.Series, site: Site
     new = {label: int(here[label]) for label in column.categories if here.get(label, 0) and not there.get(label, 0)}
     if new:
         sentence = f"{{count}} of {{total}} rows hold {', '.join(new)}, which the source never holds"
-        fix = "no model can have learned about them; check the map under `categories`"
+        fix = "no model has learned from them; check the map under `categories`"
         counts = (sum(new.values()), len(target))
         yield _suspicion(site, column, "new_categories", counts, sentence, fix, sure="certain")
 
 
 @dataclass(frozen=True)
 class OtherUnit:
-    """The unit that a target's column seems to be in, by the source's values.
+    """Another unit in which a target's column would be similar to the source's.
 
     Attributes:
         unit: Its name.
-        distance: How far from the source the column would be in it.
-        ratio: Of the medians, the target's to the source's.
-        likely: Whether it explains nearly all.
-        molar_mass: What the table must say of the column for it, where it does not.
+        distance: Distance from the source in this unit.
+        ratio: The target's median divided by the source's.
+        likely: Whether it explains nearly all of the difference.
+        molar_mass: The molar mass that the conversion needs, if the table lacks it.
     """
 
     unit: str
@@ -263,27 +269,29 @@ def _scale(column: Column, source: pd.Series, target: pd.Series, site: Site) -> 
 
 
 def likely_unit(column: Column, source: pd.Series, target: pd.Series) -> str | None:
-    """The unit that a target's column is likely in, by the source's values; None where that is the table's own."""
+    """The unit that a target's column is likely in, judged by the source's values; None for the table's unit."""
     other = _find_other_unit(column, source, target, column.unit)
     return other.unit if other is not None and other.likely and other.molar_mass is None else None
 
 
 def _find_other_unit(column: Column, source: pd.Series, target: pd.Series, stated: str | None) -> OtherUnit | None:
-    """The unit that best explains why a target's values are far from the source's; None where they are not."""
-    ours, theirs = _quartiles(source), _quartiles(target)
-    if ours is None or theirs is None or (before := _distance(ours, theirs)) < SUSPECT:
+    """The unit that best explains why a target's values are far from the source's; None if they are not far."""
+    source_quartiles, target_quartiles = _quartiles(source), _quartiles(target)
+    if source_quartiles is None or target_quartiles is None or column.unit is None or stated is None:
         return None
-    if column.unit is None or stated is None:
+    before = _distance(source_quartiles, target_quartiles)
+    if before < SUSPECT:
         return None
-    units = list(_units_beside(column, theirs, ours, stated))
+    units = _other_units_of(column, target_quartiles, source_quartiles, stated)
     best = min(units, key=lambda unit: unit.distance, default=None)
     if best is None or best.distance > min(max(CLOSE, before / 6), before / 3):
         return None
-    return replace(best, ratio=theirs[1] / ours[1], likely=best.distance <= max(VERY_CLOSE, before / 7))
+    ratio = target_quartiles[1] / source_quartiles[1]
+    return replace(best, ratio=ratio, likely=best.distance <= max(VERY_CLOSE, before / 7))
 
 
 def _quartiles(values: pd.Series) -> Doubles | None:
-    """The quartiles (3,), or None where they say nothing: too few values, or not all positive."""
+    """The quartiles (3,); None with too few values, or if a quartile is not positive."""
     numbers = values.to_numpy(np.float64, na_value=np.nan)
     numbers = numbers[np.isfinite(numbers)]
     if len(numbers) < FEW:
@@ -292,50 +300,48 @@ def _quartiles(values: pd.Series) -> Doubles | None:
     return quartiles if (quartiles > 0).all() else None
 
 
-def _distance(ours: Doubles, theirs: Doubles) -> float:
-    return float(np.abs(np.log(theirs / ours)).mean())
+def _distance(source: Doubles, target: Doubles) -> float:
+    """The mean distance of quartiles (3,) on the log scale."""
+    return float(np.abs(np.log(target / source)).mean())
 
 
-def _units_beside(column: Column, theirs: Doubles, ours: Doubles, stated: str) -> Iterator[OtherUnit]:
-    """Units that the extract may really be in; between mass and amount also where only the column's name says how."""
-    own = str(column.unit)
-    mass = column.molar_mass or molar_mass_of(split_words(f"{column.name} {column.title}"), own)
-    raw = convert(theirs, own, stated, molar_mass=column.molar_mass)
-    known = alternatives(own, column.molar_mass)
-    for unit, values in _in_other_units(raw, stated, own, mass):
+def _other_units_of(column: Column, target: Doubles, source: Doubles, stated: str) -> Iterator[OtherUnit]:
+    """Yields units that the extract may be in, by quartiles (3,); the molar mass may follow from the column's name."""
+    to = str(column.unit)
+    mass = column.molar_mass or molar_mass_of(split_words(f"{column.name} {column.title}"), to)
+    raw = convert(target, to, stated, molar_mass=column.molar_mass)
+    known = (to, *alternatives(to, column.molar_mass))
+    for unit, values in _in_other_units(raw, stated, to, mass):
         if (values > 0).all():
-            yield OtherUnit(unit, _distance(ours, values), molar_mass=None if unit in (own, *known) else mass)
+            yield OtherUnit(unit, _distance(source, values), molar_mass=None if unit in known else mass)
 
 
 def _shared_patients(
     source_frame: pd.DataFrame, target_frame: pd.DataFrame, contract: Contract, site: Site
 ) -> Iterator[Finding]:
-    """Patients with the same values in both extracts: one of them was sent twice, maybe under new ids.
+    """Yields a finding about patients with the same values in both extracts, perhaps under new ids.
 
-    A few strangers agree in every value by chance: without the id only many count, where values tell patients apart.
+    A few different patients have equal values by chance. So equal values without equal ids count only if many patients
+    have them, and if values differ between nearly all source patients.
     """
     names = [column.name for column in contract.features if column.name in source_frame and column.name in target_frame]
+    hash_rows = partial(pd.util.hash_pandas_object, index=False)
     shared = 0
-    if names and _hash_rows(source_frame[names]).duplicated().mean() <= MOST_TWINS:
-        shared = int(_hash_rows(target_frame[names]).isin(_hash_rows(source_frame[names])).sum())
+    if names and hash_rows(source_frame[names]).duplicated().mean() <= MOST_TWINS:
+        shared = int(hash_rows(target_frame[names]).isin(hash_rows(source_frame[names])).sum())
     if shared < FEWEST_BY_VALUES * len(target_frame):
         names.append(contract.id_column)
         known = all(contract.id_column in frame for frame in (source_frame, target_frame))
-        shared = int(_hash_rows(target_frame[names]).isin(_hash_rows(source_frame[names])).sum()) if known else 0
+        shared = int(hash_rows(target_frame[names]).isin(hash_rows(source_frame[names])).sum()) if known else 0
     similar = count_same_people(source_frame, target_frame, contract.features)
     if similar > MANY_MORE * shared:
         sentence = (
-            "some {count} of {total} patients seem to be in the source's extract too, under other ids: so many more "
-            "agree with a source patient to the last digit than strangers would"
+            "some {count} of {total} patients seem to be in the source's extract too, under other ids: many more agree "
+            "with a source patient to the last digit than different people would"
         )
         fix = "ask both sites whether they treat the same people, and leave those out of one of the extracts"
         yield _suspicion(site, None, "shared_patients", (similar, len(target_frame)), sentence, fix)
     elif shared:
-        sentence = "{count} of {total} patients are in the source's extract too, value for value"
-        fix = "check that the export selects this site's patients only"
+        sentence = "{count} of {total} patients are in the source's extract too, with the same values"
+        fix = "check that the export selects only this site's patients"
         yield _suspicion(site, None, "shared_patients", (shared, len(target_frame)), sentence, fix)
-
-
-def _hash_rows(frame: pd.DataFrame) -> pd.Series:
-    """One number per row, the same for the same values."""
-    return pd.util.hash_pandas_object(frame, index=False)

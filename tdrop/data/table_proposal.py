@@ -1,4 +1,4 @@
-"""Looks at a labelled file and proposes the YAML of its table; every guess is marked, with its evidence."""
+"""Proposes the YAML of a table from a labelled file; every guess is marked, with its evidence."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from tdrop.base import DataError, Doubles, UsageError
+from tdrop.base import DataError, Doubles, UsageError, counted
 from tdrop.contracts import is_number, plain_label
 from tdrop.data.columns import (
     Guess,
     are_answers,
     find_id,
     guess_column,
-    names_id,
-    names_person,
-    names_place,
+    is_id_name,
+    is_person_id,
+    is_place_name,
     read_numbers,
     rises,
 )
@@ -29,17 +28,18 @@ from tdrop.data.outcome_proposal import (
     Asked,
     ProposedOutcome,
     find_leak,
-    names_follow_up,
-    names_outcome,
+    is_follow_up_name,
+    is_outcome_name,
     propose_outcome,
+    without_guess,
 )
 from tdrop.data.site_proposal import read_unknown
 from tdrop.data.suspicions import numbers_patients
 from tdrop.data.values import as_text
 
-#: A table of more columns is a matrix of measurements: whoever uses it says which of them predict.
+#: A file with more columns is a matrix of measurements: its users must choose those that predict.
 MOST_COLUMNS = 500
-#: Fewer patients teach nothing.
+#: A model cannot learn from fewer patients.
 FEWEST_ROWS = 20
 
 
@@ -52,7 +52,7 @@ class TableProposal:
         headers: By column of the table, the file's header.
         left_out: By header, why a column cannot predict.
         doubts: By header, why a column that predicts perhaps should not.
-        outcome: What was taken for the outcome, in a sentence.
+        outcome: The proposed outcome in words.
     """
 
     text: str
@@ -63,7 +63,7 @@ class TableProposal:
 
 
 def propose_table(name: str, file: Path, asked: Asked) -> TableProposal:
-    """Returns the YAML of a table that the file keeps, for a person to read before it is used."""
+    """Returns the YAML of a table that fits the file; a person must read it before it is used."""
     require_table_name(name)
     raw, _, _ = read_unknown(file)
     _check_shape(raw)
@@ -75,18 +75,18 @@ def propose_table(name: str, file: Path, asked: Asked) -> TableProposal:
     afterwards = "a person said that it is known only afterwards"
     guesses = [_left_out(guess, afterwards) if guess.header in asked.left_out else guess for guess in guesses]
     if id_header is None:
-        # The id of a table whose file has none.
         row = next(free for free in ("row", "row_number", "row_of_the_file") if free not in names.values())
-        why = "guess (likely): no column tells the patients apart: rows are numbered"
+        why = "guess (likely): no column identifies the patients, so rows are numbered"
         guesses.insert(0, Guess(row, "", {"title": "Row", "role": "id", "type": "categorical"}, {"role": why}))
-    left_out = {guess.header: _reason(guess) for guess in guesses if guess.role == "ignored"}
-    if not any(guess.role == "feature" for guess in guesses):
+    left_out = {guess.header: without_guess(guess.why["role"]) for guess in guesses if guess.role == "ignored"}
+    features = [guess for guess in guesses if guess.role == "feature"]
+    if not features:
         listed = "; ".join(f"'{clean(header)}': {why}" for header, why in list(left_out.items())[:5])
-        raise DataError(f"no column of the file can predict beside the id and the outcome ({listed})")
-    doubts = {guess.header: _reason(guess) for guess in guesses if guess.role == "feature" and "role" in guess.why}
+        raise DataError(f"no column of the file besides the id and the outcome can predict ({listed})")
+    doubts = {guess.header: without_guess(guess.why["role"]) for guess in features if "role" in guess.why}
     headers = {names[header]: header for header in names}
     unused = [guess for guess in guesses if guess.role == "ignored" and guess.header]
-    person = next((guess.name for guess in unused if names_person(guess.header, raw[guess.header])), None)
+    person = next((guess.name for guess in unused if is_person_id(guess.header, raw[guess.header])), None)
     why = "guess (likely): a person's id by its name, and some have several rows"
     head = [] if person is None else [f"person: {person}    # {why}"]
     text = write_table(name, guesses, outcome.lines(names), f"Patients as in {clean(file.name)}", head)
@@ -94,33 +94,29 @@ def propose_table(name: str, file: Path, asked: Asked) -> TableProposal:
 
 
 def require_table_name(name: str) -> None:
-    """Refuses a name that no table can have."""
+    """Refuses a name that is not allowed for a table."""
     if not re.fullmatch(r"[a-z][a-z0-9_-]{0,63}", name):
         raise UsageError(f"table name '{clean(name)}': use lower-case letters, digits, - and _, starting with a letter")
 
 
 def likely_outcomes(file: Path) -> list[str]:
-    """Headers of the columns that hold two values, as an outcome does, the likeliest by their names first."""
+    """Headers of the columns with two values, as an outcome has; those with the name of an outcome come first."""
     raw, _, _ = read_unknown(file)
-    two = [str(header) for header in raw.columns if as_text(raw[header], ()).dropna().nunique() == 2]
-    return sorted(two, key=lambda header: not names_outcome(header))
-
-
-def _reason(guess: Guess) -> str:
-    return re.sub(r"^guess \(\w+\): ", "", guess.why["role"])
+    two_values = [str(header) for header in raw.columns if as_text(raw[header], ()).dropna().nunique() == 2]
+    return sorted(two_values, key=lambda header: not is_outcome_name(header))
 
 
 def _check_shape(raw: pd.DataFrame) -> None:
     rows, columns = raw.shape
     if columns < 3:
         raise DataError(
-            f"the file has {columns} {'column' if columns == 1 else 'columns'}; a table needs an id, an outcome and "
-            "something that predicts it: check the separator and the export"
+            f"the file has {counted(columns, 'column')}; a table needs an id, an outcome and a column that predicts "
+            "it: check the separator and the export"
         )
     if columns > MOST_COLUMNS:
         raise DataError(
-            f"the file has {columns:,} columns, and a table of at most {MOST_COLUMNS} can be proposed; keep those that "
-            "are known for every patient and may predict the outcome"
+            f"the file has {columns:,} columns, and a proposed table has at most {MOST_COLUMNS}; keep those that are "
+            "known for every patient and may predict the outcome"
         )
     if rows < FEWEST_ROWS:
         raise DataError(f"the file has {rows:,} rows; give at least {FEWEST_ROWS} patients")
@@ -132,7 +128,7 @@ def _check_shape(raw: pd.DataFrame) -> None:
 
 
 def _names(raw: pd.DataFrame) -> dict[str, str]:
-    """By header, a name that a contract can hold: letters, digits and underscores, each once."""
+    """By header, a column name for the contract: letters, digits and underscores, no name twice."""
     names: dict[str, str] = {}
     for header in map(str, raw.columns):
         plain = re.sub(r"[^A-Za-z0-9]+", "_", header).strip("_")
@@ -143,11 +139,10 @@ def _names(raw: pd.DataFrame) -> dict[str, str]:
 
 
 def _clocks(raw: pd.DataFrame, outcome: ProposedOutcome) -> list[Doubles]:
-    """The times of follow-up that the file holds, by what was asked or by their names."""
-    named = [str(header) for header in raw.columns if names_follow_up(str(header), outcome.header)]
-    return [read_numbers(raw[header], raw.attrs)[0] for header in named] + (
-        [] if outcome.time is None else [outcome.time]
-    )
+    """The file's times of follow-up: the column that a person named, and columns with such names."""
+    headers = [str(header) for header in raw.columns if is_follow_up_name(str(header), outcome.header)]
+    by_name = [read_numbers(raw[header], raw.attrs)[0] for header in headers]
+    return by_name if outcome.time is None else [*by_name, outcome.time]
 
 
 def _guess(
@@ -169,7 +164,7 @@ def _guess(
     numbers = None
     if guess.keys["type"] in ("continuous", "ordinal"):
         numbers, _ = read_numbers(raw[header], raw.attrs, guess.codes)
-    if numbers is not None and (why := _no_number(header, guess, numbers, raw, id_header)):
+    if numbers is not None and (why := _why_no_measurement(header, guess, numbers, raw, id_header)):
         return _left_out(guess, why)
     leak = find_leak(header, as_text(raw[header], guess.codes), numbers, outcome, clocks)
     if leak is None:
@@ -186,17 +181,17 @@ def _left_out(guess: Guess, why: str) -> Guess:
     return replace(guess, keys=keys, why={"role": why})
 
 
-def _no_number(header: str, guess: Guess, numbers: Doubles, raw: pd.DataFrame, id_header: str | None) -> str:
-    """Why numbers (rows,) measure nothing: they count the patients, or name somebody or some place; "" if they may."""
-    if names_place(header):
-        return "guess (possible): its numbers name places or people, and others elsewhere"
+def _why_no_measurement(header: str, guess: Guess, numbers: Doubles, raw: pd.DataFrame, id_header: str | None) -> str:
+    """Returns why numbers (rows,) are codes of places or ids rather than measurements; "" if nothing says so."""
+    if is_place_name(header):
+        return "guess (possible): its numbers are codes of places or people, which differ at other hospitals"
     if guess.keys["type"] != "continuous":
         return ""
     ids = None if id_header is None else as_text(raw[id_header], ())
     if rises(numbers) or numbers_patients(pd.Series(numbers), ids):
         return "guess (likely): it numbers the patients"
-    named = names_id(header) or names_person(header, raw[header])
-    return "guess (likely): an id by its name" if named else ""
+    by_name = is_id_name(header) or is_person_id(header, raw[header])
+    return "guess (likely): an id by its name" if by_name else ""
 
 
 def _label_guess(guess: Guess, raw: pd.DataFrame, outcome: ProposedOutcome, *, is_time: bool) -> Guess:
@@ -205,7 +200,7 @@ def _label_guess(guess: Guess, raw: pd.DataFrame, outcome: ProposedOutcome, *, i
     if is_time:
         unit, why = outcome.unit
         keys |= {"type": "continuous", "unit": unit, "range": [0, None], **limit}
-        return replace(guess, keys=keys, why={"unit": why, "range": "nobody is followed for less than no time"})
+        return replace(guess, keys=keys, why={"unit": why, "range": "a time of follow-up is never negative"})
     if outcome.kind[0] == "continuous":
         known = {key: guess.keys[key] for key in ("unit",) if key in guess.keys}
         reasons = {key: guess.why[key] for key in known if key in guess.why}
@@ -218,30 +213,26 @@ def _label_guess(guess: Guess, raw: pd.DataFrame, outcome: ProposedOutcome, *, i
 
 
 def _in_order(label: str) -> tuple[float, str]:
-    """Numbers by their size, then texts by the alphabet."""
+    """Sorts numbers by their size, then texts by the alphabet."""
     return (float(label) if is_number(label) else float("inf"), label)
-
-
-def _quoted(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def write_table(
     name: str, guesses: Sequence[Guess], outcome: Sequence[str], title: str, head: Sequence[str] = ()
 ) -> str:
-    """The YAML of a table, with the evidence beside each guess; `head` are lines that stand before the columns."""
+    """The YAML of a table, with the evidence next to each guess; `head` are lines before the columns."""
     lines = [
         "# yaml-language-server: $schema=../schemas/table.json",
         "# Proposed from a look at the data. Check every line that says guess, then delete the remark.",
         f"name: {name}",
         "version: 1",
-        f"title: {_quoted(title)}",
+        f"title: {json.dumps(title, ensure_ascii=False)}",
         *head,
         "columns:",
     ]
     for guess in guesses:
         lines.append(f"  - name: {guess.name}")
         for key, value in guess.keys.items():
-            remark = guess.why.get(key, "")
-            lines.append(f"    {key}: {_quoted(value)}" + (f"    # {remark}" if remark else ""))
+            remark = f"    # {guess.why[key]}" if guess.why.get(key) else ""
+            lines.append(f"    {key}: {json.dumps(value, ensure_ascii=False)}{remark}")
     return "\n".join([*lines, *outcome, "limits: {min_rows: 20, quarantine: 0.10, duplicates: 0.10}"]) + "\n"

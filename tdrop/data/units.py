@@ -1,4 +1,4 @@
-"""Unit conversion, by pint, with the few clinical units that it does not know."""
+"""Unit conversion with pint, and a few clinical units that pint does not know."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tdrop.contracts import Contract, Extract, Site
 
 _CLINICAL = ("international_unit = [international_unit] = IU", "cell = count = cells")
 
-#: What a column of the same kind is often sent in instead: one row a kind.
+#: Usual units of the same kind, one kind per row.
 _ALTERNATIVES = (
     ("days", "weeks", "months", "years", "hours"),
     ("ng/mL", "ng/dL", "ug/dL", "mg/L", "mg/dL", "g/L", "g/dL", "pg/mL"),
@@ -30,7 +30,7 @@ _ALTERNATIVES = (
     ("mm^2", "cm^2", "m^2"),
 )
 
-#: g/mol, by how an analyte's name starts: with it sites may send mg/dL or mmol/L.
+#: Molar masses in g/mol by the start of an analyte's name, to convert mg/dL to mmol/L and back.
 MOLAR_MASSES = {
     "crea": 113.12, "chol": 386.65, "gluc": 180.16, "trig": 885.4, "bili": 584.66, "urea": 60.06, "uric": 168.11,
 }  # fmt: skip
@@ -39,7 +39,7 @@ _AMOUNTS = ("mg/dL", "mg/L", "g/L", "g/dL", "ug/dL", "ug/L", "mmol/L", "umol/L",
 _EXAMPLES = "write it like ng/mL, umol/L, 1e9/L, years"
 _USUAL = frozenset(name for kind in _ALTERNATIVES for name in kind)
 _ONE: Doubles = np.asarray([1.0])
-#: A unit is short, and a power in it is a small whole number: a tower of powers would be worked out for ever.
+#: A unit is short, and its powers are small whole numbers: towers of powers would be computed for ever.
 _LONGEST_UNIT = 60
 _LETTERS = re.compile(r"(?!.*//)[\w .,*/^()%°+\-]*")
 _POWER = re.compile(r"(?:\*\*|\^)")
@@ -58,10 +58,9 @@ def _registry() -> Any:
 
 @cache
 def _parse(text: str) -> tuple[float, Any]:
-    """A unit and the number before it, such as the 1e9 of 1e9/L."""
-    if len(text) > _LONGEST_UNIT or not _LETTERS.fullmatch(text):
-        raise ValueError("no unit")
-    if len(_POWER.findall(text)) != len(_SMALL_POWER.findall(text)):
+    """A unit and the number before it, such as the 1e9 of 1e9/L; a ValueError or an error of pint otherwise."""
+    small_powers = len(_POWER.findall(text)) == len(_SMALL_POWER.findall(text))
+    if len(text) > _LONGEST_UNIT or not _LETTERS.fullmatch(text) or not small_powers:
         raise ValueError("no unit")
     registry = _registry()
     try:
@@ -70,20 +69,20 @@ def _parse(text: str) -> tuple[float, Any]:
         quantity = registry.Quantity(registry.parse_expression(text))
     scale = float(quantity.magnitude)
     if not 0 < scale < math.inf:
-        # Every value would become nothing, or the same.
+        # Every value would become 0 or infinite.
         raise ValueError("no unit")
     return scale, quantity.units
 
 
 def convert(values: Doubles, unit: str, to: str, *, molar_mass: float | None = None, where: str = "units") -> Doubles:
-    """Converts numbers (rows,) from one unit to another; a ContractError tells what cannot be converted.
+    """Converts numbers (rows,) from one unit to another; a ContractError says why a unit cannot be converted.
 
     Args:
         values: Numbers in `unit`; NaN stays NaN.
         unit: Unit of the values.
-        to: Unit wanted.
+        to: Unit of the result.
         molar_mass: In g/mol, for conversions between mass and amount.
-        where: What the error names.
+        where: The place that the error names.
     """
     if unit == to:
         return values
@@ -101,19 +100,19 @@ def convert(values: Doubles, unit: str, to: str, *, molar_mass: float | None = N
         hint = "" if molar_mass is not None else "; between mass and amount, the table's column needs a molar_mass"
         raise ContractError(f"{where}: '{unit}' cannot be converted to '{to}'{hint}") from None
     except Exception:
-        # pint raises whatever its tokenizer meets; all of it means that the text is not a unit.
+        # pint raises many kinds of error; all of them mean that the text is not a unit.
         raise ContractError(f"{where}: {unit[:40]!r} or {to[:40]!r} is not a known unit; {_EXAMPLES}") from None
 
 
 def molar_mass_of(words: Sequence[str], unit: str | None) -> float | None:
-    """The molar mass of the analyte that a column is named after, where its unit is one of mass or amount."""
+    """The molar mass of the analyte in a column's name, if its unit is one of mass or amount."""
     if unit not in _AMOUNTS:
         return None
     return next((mass for start, mass in MOLAR_MASSES.items() if any(word.startswith(start) for word in words)), None)
 
 
 def check_units(contract: Contract, site: Site) -> None:
-    """Refuses a unit that does not exist, or that cannot become the table's, before anything is read in it."""
+    """Refuses units that do not exist, or cannot be converted to the table's."""
     for column in contract.columns:
         if column.unit is not None and column.unit not in _USUAL:
             require_unit(column.unit, f"table '{contract.name}': columns.{column.name}.unit")
@@ -126,7 +125,7 @@ def check_units(contract: Contract, site: Site) -> None:
 
 
 def require_unit(unit: str, where: str) -> None:
-    """Refuses what is no unit."""
+    """Refuses text that is not a unit."""
     try:
         _parse(unit)
     except Exception:
@@ -134,13 +133,13 @@ def require_unit(unit: str, where: str) -> None:
 
 
 def factor(unit: str, to: str, *, molar_mass: float | None = None, where: str = "units") -> float:
-    """Returns what a number in `unit` is multiplied by to be in `to`."""
-    return float(convert(np.asarray([1.0]), unit, to, molar_mass=molar_mass, where=where)[0])
+    """Returns the factor that converts a number from `unit` to `to`."""
+    return float(convert(_ONE, unit, to, molar_mass=molar_mass, where=where)[0])
 
 
 @cache
 def alternatives(unit: str, molar_mass: float | None = None) -> tuple[str, ...]:
-    """The usual units that convert to `unit` and are not just another name of it."""
+    """The usual units that can be converted to `unit` and differ from it."""
     usable = []
     probe = np.asarray([1.0, 100.0])
     for other in (name for kind in _ALTERNATIVES for name in kind):

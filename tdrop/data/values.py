@@ -1,7 +1,7 @@
-"""Reads single columns: text, numbers, labels and ids; and writes our own lists of patients.
+"""Reads single columns: text, numbers, labels and ids; and writes lists of patients.
 
-Each reading tells which values were there but could not be read. An id is the text that its source holds, whatever
-reader brought it. A cell of our lists is text that a spreadsheet does not run, and reads back as what it was.
+Each function also returns which values could not be read. An id is the same text with every reader. A spreadsheet runs
+no cell of the lists as a formula, and reading them gives the original values back.
 """
 
 from __future__ import annotations
@@ -23,23 +23,17 @@ from tdrop.base import Doubles, Mask, resource_error
 from tdrop.contracts import Column, Contract, Extract, Site, is_number, known_labels, plain_label, to_label
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
-#: Words that mean yes or no in a column of 0 and 1, whoever writes them; others are for the site's map.
+#: Words that always mean yes or no in a column of 0 and 1; other words need the site's map.
 YES, NO = ("1", "true", "yes", "y", "present", "positive"), ("0", "false", "no", "n", "absent", "negative")
-#: No measurement has such a size, and 32 bits do not hold much more.
+#: Larger than any measurement, and near the limit of 32 bits.
 LARGEST_NUMBER = 1e30
 _BINARY = dict.fromkeys(YES, "1") | dict.fromkeys(NO, "0")
-#: What conversions leave where they lost a character, characters that no id is written with, nothing that can be seen,
-#: and what a spreadsheet shows in place of a value.
+#: Marks of lost characters, control characters, invisible text, and a spreadsheet's errors.
 _DAMAGE = re.compile(
     r"[\ufffd\x00-\x1f\x7f]|^[\u00ad\u200b-\u200f\u2060\ufeff]+$|^#(?:N/A|REF!|VALUE!|NAME\?|NUM!|DIV/0!|NULL!|#+)$"
 )
-#: What a spreadsheet takes for a formula, also behind apostrophes: each writing adds one, each reading takes one away.
+#: Text that a spreadsheet runs as a formula, also after apostrophes: writing adds one, reading removes one.
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
-
-
-def is_text(values: pd.Series) -> bool:
-    """Whether a column came as text rather than as numbers, truths or times."""
-    return bool(pd.api.types.is_string_dtype(values.dtype) or values.dtype == object)
 
 
 def as_text(values: pd.Series, codes: Collection[str]) -> pd.Series:
@@ -62,7 +56,7 @@ def as_numbers(
     """Returns numbers (rows,), NaN where missing or unreadable, and which were unreadable (rows,)."""
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = values.astype(values.cat.categories.dtype)
-    if is_text(values):
+    if pd.api.types.is_string_dtype(values.dtype) or values.dtype == object:
         text = compute.utf8_trim_whitespace(arrow.array(values.astype("str"), type=arrow.large_string()))
         blank = compute.is_in(text, value_set=arrow.array(["", *codes], type=arrow.large_string()))
         absent = np.asarray(compute.or_(compute.is_null(text), blank), dtype=bool)
@@ -84,13 +78,13 @@ def as_numbers(
 def _parse(text: arrow.Array, decimal: str, thousands: str | None) -> Doubles:
     """Reads plain decimal numbers (rows,); NaN where the text is null or anything else."""
     if thousands:
-        # A mark that stands between other than three digits separates no thousands: 9,5 is not 95.
+        # A mark that is not followed by groups of three digits is no thousands separator: 9,5 is not 95.
         mark, point = re.escape(thousands), re.escape(decimal)
         grouped = compute.match_substring_regex(text, rf"^[+-]?\d{{1,3}}({mark}\d{{3}})+({point}\d*)?$")
         loose = compute.and_(compute.match_substring(text, thousands), compute.invert(grouped))
         text = compute.if_else(loose, "?", compute.replace_substring(text, thousands, ""))
     if decimal != ".":
-        # A point where commas are the decimal mark is a thousands separator that nobody declared.
+        # With decimal commas, a point is a thousands separator that the site did not declare.
         text = compute.if_else(compute.match_substring(text, "."), "?", text)
         text = compute.replace_substring(text, decimal, ".")
     try:
@@ -106,8 +100,8 @@ def as_labels(
 ) -> tuple[pd.Series, Mask]:
     """Returns labels (categoricals, or 0 and 1 for a binary column) and which could not be read (rows,).
 
-    The site's map is asked first. A label that neither it nor the contract knows stays as it is in an ordinal or
-    categorical column: the contract says whether its row may be used.
+    An ordinal or categorical column keeps a label that neither the site's map nor the contract knows: validation
+    decides about its row.
     """
     labels, inverse = _distinct_labels(values, codes)
     labels = translate_labels(labels, column, translate)
@@ -115,32 +109,29 @@ def as_labels(
         table = np.asarray([float(label) if label in ("0", "1") else np.nan for label in labels] + [np.nan])
         numbers = table[inverse]
         return pd.Series(numbers), np.isnan(numbers) & (inverse >= 0)
-    known = list(column.categories)
-    every = known + sorted(set(labels) - set(known))
-    place = {label: index for index, label in enumerate(every)}
+    categories = [*column.categories, *sorted(set(labels) - set(column.categories))]
+    dtype = pd.CategoricalDtype(categories, ordered=column.type == "ordinal")
+    place = {label: index for index, label in enumerate(categories)}
     positions = np.asarray([place[label] for label in labels] + [-1])[inverse]
-    dtype = pd.CategoricalDtype(every, ordered=column.type == "ordinal")
     return pd.Series(pd.Categorical.from_codes(positions, dtype=dtype)), np.zeros(len(values), dtype=bool)
 
 
 def translate_labels(labels: Sequence[str], column: Column, translate: Mapping[str, str]) -> list[str]:
-    """Labels of the extract as the contract writes them: 1.0 is 1, and yes is 1 where only 0 and 1 are known."""
+    """Writes labels of the extract as the contract does: by the site's map, 1.0 as 1, and yes as 1 for 0 and 1."""
     known = known_labels(column)
-    ours = {label: label for label in known}
     words = _BINARY if set(known) == {"0", "1"} else {}
     translated = []
-    for label, plain in zip(labels, [plain_label(label) for label in labels], strict=True):
-        # The site's map is asked first, by the label as it is and then without decimals.
-        meaning = translate.get(label, translate.get(plain, ours.get(label, ours.get(plain))))
-        translated.append(words.get(label.lower(), label) if meaning is None else meaning)
+    for label in labels:
+        plain = plain_label(label)
+        own = next((text for text in (label, plain) if text in known), words.get(label.lower(), label))
+        translated.append(translate.get(label, translate.get(plain, own)))
     return translated
 
 
 def unmatched_keys(values: pd.Series, translate: Mapping[str, str]) -> list[str]:
-    """The keys of a site's map that no value of the column has."""
+    """The keys of a site's map that match no value of the column."""
     labels, _ = _distinct_labels(values, ())
-    held = {spelling for label in labels for spelling in (label, plain_label(label))}
-    return [key for key in translate if key not in held]
+    return [key for key in translate if key not in {*labels, *map(plain_label, labels)}]
 
 
 def _distinct_labels(values: pd.Series, codes: Collection[str]) -> tuple[list[str], NDArray[np.int64]]:
@@ -148,7 +139,7 @@ def _distinct_labels(values: pd.Series, codes: Collection[str]) -> tuple[list[st
     try:
         inverse, distinct = pd.factorize(values)
     except TypeError:
-        # Lists and records, as Parquet may hold them, are no label of anything.
+        # Lists and records, which Parquet may hold, have no label.
         inverse, distinct = pd.factorize(values.map(lambda value: "(nested)", na_action="ignore"))
     labels = [to_label(value.item() if isinstance(value, np.generic) else value) for value in distinct]
     blank = {"", *codes, *map(plain_label, codes)}
@@ -157,13 +148,13 @@ def _distinct_labels(values: pd.Series, codes: Collection[str]) -> tuple[list[st
 
 
 def id_column(raw: pd.DataFrame, contract: Contract, extract: Extract) -> str | None:
-    """Name of the id column as the extract calls it, or None where it has none."""
-    theirs = [name for name, ours in extract.renames.items() if ours == contract.id_column and name in raw]
-    return next(iter([*theirs, *(name for name in [contract.id_column] if name in raw)]), None)
+    """Header of the id column in the extract, or None if it has none."""
+    renamed = [header for header, name in extract.renames.items() if name == contract.id_column]
+    return next((header for header in (*renamed, contract.id_column) if header in raw), None)
 
 
 def number_rows(raw: pd.DataFrame, contract: Contract, site: Site) -> pd.DataFrame:
-    """Gives the rows of a site without ids the site's name and their line; a batch's or an extract's own ids stay."""
+    """Makes ids from the site's name and the line, if the site numbers its rows and the extract has no ids."""
     if not site.number_rows or id_column(raw, contract, site) is not None:
         return raw
     ids = pd.array([f"{site.name}-{line}" for line in raw.index], dtype="str")
@@ -173,7 +164,7 @@ def number_rows(raw: pd.DataFrame, contract: Contract, site: Site) -> pd.DataFra
 
 
 def with_text_ids(raw: pd.DataFrame, name: str | None) -> pd.DataFrame:
-    """Returns the extract with its ids as text; nothing else changes."""
+    """Returns the extract with its ids as text."""
     if name is None or isinstance(raw[name].dtype, pd.StringDtype):
         return raw
     texts = [_as_written(value) for value in raw[name].astype(object)]
@@ -183,18 +174,13 @@ def with_text_ids(raw: pd.DataFrame, name: str | None) -> pd.DataFrame:
 
 
 def damaged(values: pd.Series) -> Mask:
-    """Ids that are not what they were at their source, or may not be (rows,)."""
+    """Ids that certainly or possibly differ from those at their source (rows,)."""
     if isinstance(values.dtype, pd.StringDtype):
         return np.asarray(values.str.contains(_DAMAGE, na=False), dtype=bool)
-    limit = _exact_below(values)
-    return np.fromiter((_is_damaged(value, limit) for value in values.astype(object)), dtype=bool, count=len(values))
-
-
-def _exact_below(values: pd.Series) -> float:
-    """From where on a column's floats may stand for several whole numbers: shorter ones do so earlier."""
     kind = values.cat.categories.dtype if isinstance(values.dtype, pd.CategoricalDtype) else values.dtype
-    digits = {"float16": 11, "float32": 24}.get(str(kind).lower(), 53)
-    return 2.0**digits
+    # From this size on, a float of 16, 32 or 64 bits may stand for several whole numbers.
+    limit = 2.0 ** {"float16": 11, "float32": 24}.get(str(kind).lower(), 53)
+    return np.fromiter((_is_damaged(value, limit) for value in values.astype(object)), dtype=bool, count=len(values))
 
 
 def _is_damaged(value: Any, limit: float) -> bool:
@@ -221,10 +207,10 @@ def text_of_bytes(value: bytes | bytearray | memoryview) -> str:
         return bytes(value).hex()
 
 
-#: How each kind of value is written; the first that fits holds.
+#: How each kind of value is written; the first that fits is used.
 _WRITERS: tuple[tuple[Any, Callable[[Any], str]], ...] = (
     (bool, lambda value: "true" if value else "false"),
-    # 7.0 is how a whole number is stored beside a missing one.
+    # In a column with missing values, whole numbers are stored as 7.0.
     (float, lambda value: str(int(value)) if value.is_integer() else repr(value)),
     (Decimal, lambda value: format(value, "f")),
     ((bytes, bytearray, memoryview), text_of_bytes),
@@ -242,9 +228,9 @@ def restore(text: str) -> str:
 
 
 def write_patients(path: Path, table: pd.DataFrame) -> None:
-    """Writes a table of patients that only its owner can read, with no cell that a spreadsheet would run.
+    """Writes a table of patients that only its owner can read, without cells that a spreadsheet would run.
 
-    The file appears whole or not at all: it is written beside its place and moved there.
+    The file appears completely or not at all: it is written under another name and then renamed.
     """
     safe = table.copy()
     safe.columns = [neutralise(str(name)) for name in safe.columns]
@@ -256,7 +242,7 @@ def write_patients(path: Path, table: pd.DataFrame) -> None:
     beside = path.with_name(f".{path.name}.part")
     try:
         beside.unlink(missing_ok=True)
-        # Opened with its final mode: there is no moment in which others could read it.
+        # Opened with its final mode, so that others can never read it.
         with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", newline="") as stream:
             safe.to_csv(stream, index=False)
         beside.replace(path)

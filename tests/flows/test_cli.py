@@ -165,7 +165,7 @@ def test_broken_files_get_their_sentence_through_the_command_too(tmp_path):
     (data / "registry.csv").write_text("\n".join([header, *rows]) + "\n")
     broken = run("validate", "registry", *contracts, home=tmp_path / "home")
     assert broken.returncode == 1
-    assert "1 line does not add up to records (line 11)" in one_sentence(broken)
+    assert "1 line is not a record (line 11)" in one_sentence(broken)
     os.mkfifo(network / "sites" / "pipe.yaml")
     piped = run("validate", "registry", *contracts, home=tmp_path / "home")
     assert piped.returncode == 1

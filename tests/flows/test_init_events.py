@@ -66,7 +66,7 @@ def test_a_second_hospital_is_told_which_codes_it_lacks_and_which_look_alike(dem
     tdrop("init", tmp_path / "net", "--meds", demo / "meds" / "registry", *ASKED)
     words = tdrop("add-site", "harbour", "--omop", demo / "omop" / "harbour", "--contracts", contracts)
     title = "Prostate specific Ag [Mass/volume] in Serum or Plasma"
-    assert f"note: {PSA} ({title}) is not recorded here; of the same title: Lab/77 ({title})" in words
+    assert f"note: {PSA} ({title}) is not recorded here; with the same title: Lab/77 ({title})" in words
     network = load_network(contracts)
     site = network.site("harbour")
     assert site.reader.options["codes"] == {PSA: ["Lab/77"]}
@@ -107,8 +107,8 @@ def test_texts_become_categories_and_units_that_nobody_knows_none(tmp_path: Path
 
 @pytest.mark.parametrize(("arguments", "says"), [
     (["--index", "a", "--outcome-code", "b"], "needs --index CODE, --outcome-code CODE and --horizon TIME"),
-    (["--index", "ICD10/C61", *ASKED[2:]], "knows none of the index's codes"),
-    ([*ASKED[:2], "--outcome-code", "ICD10/I21", "--horizon", "1 year"], "knows none of the outcome's codes"),
+    (["--index", "ICD10/C61", *ASKED[2:]], "has none of the index's codes"),
+    ([*ASKED[:2], "--outcome-code", "ICD10/I21", "--horizon", "1 year"], "has none of the outcome's codes"),
     ([*ASKED[:4], "--horizon", "soon"], "--horizon cannot be used"),
     ([*ASKED, "--data", "x.csv"], "give one of --data FILE, --omop PLACE and --meds DIR"),
 ])  # fmt: skip

@@ -131,10 +131,10 @@ def test_kinds_of_event_and_what_a_horizon_keeps_are_proposed(tmp_path: Path) ->
     output, contract, _ = start(frame, tmp_path, **asked)
     assert (contract.outcome.positive, contract.outcome.competing) == ("relapse", ("died first",))
     kept = float(np.mean((frame["futime_days"] >= 60) | np.isin(ends, ["relapse", "died first"])))
-    assert f"known of so many within: 60 days {kept:.0%}, 45 days" in output
+    assert f"The outcome is known for {kept:.0%} within 60 days" in output
     assert "3 times are 0" in output
     (tmp_path / "other").mkdir()
-    with pytest.raises(DataError, match="holds 4 different values, and which of them mean that nothing had happened"):
+    with pytest.raises(DataError, match="holds 4 different values, and it is not clear which of them mean"):
         start(frame.assign(end=frame["end"].map(hash).astype(str).str[-4:]), tmp_path / "other", **asked)
 
 

@@ -50,7 +50,7 @@ def test_what_is_known_only_afterwards_does_not_predict(tmp_path: Path) -> None:
     assert features(contract) == {"age", "creatinine", "prothrombin_time", "los"}
     assert "column 'futime' is left out: a time of follow-up" in output
     assert "--time futime --event died" in output
-    assert "column 'bwt' is left out: by itself it tells the outcome of nearly every patient" in output
+    assert "column 'bwt' is left out: by itself it predicts the outcome of nearly every patient" in output
     assert "column 'cause' is left out: by itself" in output
     assert "check column 'los'" in output
     assert "prothrombin" not in output
@@ -64,7 +64,7 @@ def test_a_second_clock_beside_the_time_of_follow_up_does_not_predict(asked: dic
     frame = clinic().rename(columns={"time_to_relapse": "rx"})
     output, contract = start(frame, tmp_path, **asked)
     assert features(contract) == {"age", "creatinine", "prothrombin_time", "los"}
-    assert "column 'rx' is left out: it is the time of follow-up itself" in output
+    assert "column 'rx' is left out: it equals the time of follow-up" in output
 
 
 def test_few_outcomes_accuse_no_column(tmp_path: Path) -> None:

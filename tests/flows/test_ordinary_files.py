@@ -57,7 +57,7 @@ def test_a_file_without_an_id_has_its_rows_numbered(tmp_path: Path) -> None:
     labels = read_labels(north, contract, ids, home=tmp_path, base=tmp_path, like=prepared.site)
     assert labels.y.tolist() == measured(seed=1)["died"].astype(float).tolist()
     measured(seed=1).iloc[::-1].to_csv(tmp_path / "sorted.csv", index=False)
-    with pytest.raises(DataError, match="numbers its rows, and outcomes in another file"):
+    with pytest.raises(DataError, match="numbers its rows, so outcomes in another file"):
         read_labels(tmp_path / "sorted.csv", contract, ids, home=tmp_path, base=tmp_path, like=prepared.site)
 
 
@@ -194,7 +194,7 @@ def test_row_names_and_ids_of_other_things_predict_nothing(tmp_path: Path) -> No
     assert contract.id_column == "patid"
     assert features(contract) == ["age", "platelets", "smoker"]
     assert "column 'case_id' is left out: an id by its name" in output
-    assert "column 'center' is left out: its numbers name places or people" in output
+    assert "column 'center' is left out: its numbers are codes of places or people" in output
 
 
 def test_years_of_the_calendar_have_no_unit_and_only_a_patients_age_is_in_years(tmp_path: Path) -> None:

@@ -232,7 +232,7 @@ def test_a_class_that_the_table_does_not_name_is_refused_with_what_to_do(audited
             audit_site(workspace, "south", str(workspace.root.parent / "black.csv"))
         why = (workspace.site("south") / "refused" / "labels.txt").read_text()
         assert "30 unreadable outcome" in why
-        assert "add a class that the source never showed to the outcome's categories" in why
+        assert "add a class that the source lacks to the outcome's categories" in why
 
 
 @pytest.fixture(scope="module")

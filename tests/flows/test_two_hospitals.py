@@ -94,7 +94,7 @@ def test_a_column_that_could_not_hold_what_is_missed_does_not_stop_a_site(beside
     assert set(site.not_recorded) == {"glu", "meno"}
     assert not prepared.validation.stopped
     text, site, prepared = beside(change=lambda frame: frame.rename(columns={"glu": "lab_17"}).drop(columns="meno"))
-    assert "named like 'glu': is it one of lab_17?" in text
+    assert "a name like 'glu': is it one of lab_17?" in text
     assert site.not_recorded == ("meno",)
     assert prepared.validation.stopped
 
@@ -135,7 +135,7 @@ def test_what_is_denied_is_not_what_is_spelled_alike() -> None:
     }
     assert guess_labels(["inpatients", "x"], column.model_copy(update={"categories": ("inpatient", "out")}))[
         "inpatients"
-    ] == ("inpatient", "guess (possible): spelled alike")
+    ] == ("inpatient", "guess (possible): a similar spelling")
 
 
 def test_advice_about_the_export_names_no_file_of_ours(beside) -> None:

@@ -209,7 +209,7 @@ def test_outcomes_of_batches_are_compared_with_what_those_patients_were_told(pro
     assert watched.of_batches
     assert watched.state.outcomes.events == batch["died_10y"].sum()
     assert watch_outcomes(promoted, SITE, known).added == 0
-    with pytest.raises(DataError, match="name no patient of the cohort"):
+    with pytest.raises(DataError, match="rows are of none of the cohort"):
         tdrop("audit", SITE, known, "--contracts", promoted.contracts)
 
 

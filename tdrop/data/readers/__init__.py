@@ -1,9 +1,9 @@
-"""Reads an extract as it is. One file per kind; the folder is the registry.
+"""Reads an extract as it is, with one file per kind of reader in this folder.
 
-The file `redcap.py` has a `RedcapReader`: a frozen pydantic record whose fields are the options that a site may set,
-with `read(location)` and, where the bytes of the location are not the content, its own `fingerprint(location)` and
-`place`, which names it. A reader that makes the rows itself, from a database of events, has instead of `read`
-`store(location)`, which answers questions: the table says what a row and a column are.
+To add a kind, such as `redcap`, write `redcap.py` with a `RedcapReader`: a frozen pydantic record whose fields are the
+site's options, with `read(location)`. If the content is not the bytes at the location, it also has `fingerprint` and
+`place`, which describes it in messages. A reader of a database of events has `store(location)` instead of `read`; the
+table defines the rows and columns.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-#: How the names of files end whose kind is plain.
+#: Ends of file names that determine a kind.
 _ENDINGS = {"csv": (".csv", ".csv.gz"), "parquet": (".parquet", ".pq")}
-#: Kinds of extract that are no file; what is sent beside them is one.
+#: Kinds of extract that are not single files; batches and labels of such a site may still be files.
 DATABASES = ("sql", "omop", "meds")
-#: What a reader is given beyond its limit before it is left alone.
+#: Seconds that a reader gets beyond its own limit, so that it can report the timeout itself.
 GRACE_SECONDS = 5.0
 
 
@@ -53,14 +53,14 @@ def read_extract(
         site: The site, or its label file.
         home: What {home} stands for.
         base: What relative locations are relative to.
-        path: A file that a person named, read as its name stands instead of the site's location.
-        contract: The table, by which a database of events is read.
+        path: A file that a person named; read instead of the site's location.
+        contract: The table, which defines the rows from a database of events.
     """
     reader, location = _reader_of(site), _location(site, home, base) if path is None else _local(path)
     if not hasattr(reader, "store"):
         return _whole(_in_time(reader, location, reader.read), location)
     if contract is None:
-        raise ContractError(f"a reader of kind {site.reader.kind} needs the table that its rows are made by")
+        raise ContractError(f"a reader of kind {site.reader.kind} needs a table, which defines its rows")
     from tdrop.data.readers._event_reading import read_events
 
     def read(place: Location) -> pd.DataFrame:
@@ -72,10 +72,10 @@ def read_extract(
 
 @contextmanager
 def open_events(site: Extract, *, home: Path, base: Path) -> Iterator[EventStore]:
-    """A site's database of events, open for questions."""
+    """Opens a site's database of events."""
     reader = _reader_of(site)
     if not hasattr(reader, "store"):
-        raise ContractError(f"a reader of kind {site.reader.kind} reads a table, and no database of events")
+        raise ContractError(f"a reader of kind {site.reader.kind} reads a table and not a database of events")
     with reader.store(_location(site, home, base)) as store:
         yield store
 
@@ -87,36 +87,32 @@ def read_file(path: Path, kind: str | None = None, options: Mapping[str, Any] | 
 
 
 def _in_time(reader: Any, location: Location, work: Callable[[Location], _Result]) -> _Result:
-    """Has an extract read within its limits; who listens is told early what is waited for."""
-    named = getattr(reader, "place", None)
-    # A file may still be being written; a database is asked at once.
-    limit = location.read_seconds + (location.wait_seconds if named is None else 0.0)
-    # The reader looks at the clock itself and says it better: it is given a little more than its time.
-    limit += GRACE_SECONDS
-    waits_for = named or f"extract '{location.shown}'"
-    return within(limit, lambda: work(location), took_too_long(location), waits_for)
+    """Reads an extract within its limits of time; notices say what the program waits for."""
+    place = getattr(reader, "place", None)
+    # Only a file may have to be waited for until it is complete.
+    limit = location.read_seconds + (location.wait_seconds if place is None else 0.0) + GRACE_SECONDS
+    return within(limit, lambda: work(location), took_too_long(location), place or f"extract '{location.shown}'")
 
 
 def _whole(frame: pd.DataFrame, location: Location) -> pd.DataFrame:
-    """Refuses an extract of which a line holds no record: a patient may have gone missing in it."""
+    """Refuses an extract with a line that is not a record: a patient may be lost in it."""
     if "broken" in frame.attrs:
         raise DataError(
-            f"extract '{location.shown}': {frame.attrs['broken']}; mend those lines, or check reader.separator and "
+            f"extract '{location.shown}': {frame.attrs['broken']}; correct these lines, or check reader.separator and "
             "reader.quote and that the first line holds the names of the columns"
         )
     return frame
 
 
 def read_batch(path: Path, reader: Reader) -> pd.DataFrame:
-    """Returns a batch that came as a file, by the reader of its site's extract where that can read it.
+    """Returns a batch from a file, read by the site's reader where that can read it.
 
-    Lines that hold no record are left out and named in the frame's attribute `broken_lines`.
-
-    A batch may be Parquet where the extract is text, and the other way round; a database's site sends files too.
-    Options that the site gives for another kind say nothing about the file: that kind's defaults hold.
+    A batch may be Parquet where the extract is text, and the other way round; the site of a database sends files too.
+    They are then read with the default options of their kind. Lines that are not records are left out and listed in
+    the frame's attribute `broken_lines`.
     """
     usual = "csv" if reader.kind in DATABASES else reader.kind
-    # Any other kind knows its own files, whatever they are called.
+    # Any other kind reads its files whatever their names are.
     kind = kind_of(path, usual) if usual in _ENDINGS else usual
     options = reader.options if kind == reader.kind else {}
     parser, location = _reader(kind, options, str(path)), _local(path)
@@ -125,7 +121,7 @@ def read_batch(path: Path, reader: Reader) -> pd.DataFrame:
 
 
 def kind_of(path: Path | str, otherwise: str = "csv") -> str:
-    """The kind of extract that a file's name suggests, or `otherwise` where it suggests none."""
+    """The kind of extract that a file's name suggests, or `otherwise` if it suggests none."""
     name = str(path).lower()
     return next((kind for kind, endings in _ENDINGS.items() if name.endswith(endings)), otherwise)
 
@@ -146,7 +142,7 @@ def _digest(location: Location) -> str:
 
 
 def label_fingerprint(site: Site, *, home: Path, base: Path) -> str | None:
-    """sha256 of a target's label file, or None if it has none or none has arrived yet."""
+    """sha256 of a target's label file, or None if there is no such file yet."""
     if site.labels is None:
         return None
     try:
@@ -177,7 +173,7 @@ def reader_class(kind: str) -> type[Record]:
 
 
 def _reader(kind: str, options: Mapping[str, Any], where: str) -> Any:
-    """A reader with its options; a ContractError tells what of them is wrong."""
+    """A reader with its options; a ContractError states a wrong option."""
     if kind not in kinds():
         raise ContractError(f"{where}: no reader of kind '{kind}'{did_you_mean(kind, kinds())}")
     reader = reader_class(kind)

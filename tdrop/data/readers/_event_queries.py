@@ -1,9 +1,9 @@
-"""SQL over long events, in words that DuckDB, PostgreSQL and SQLite share: the database aggregates, one row per index.
+"""SQL queries over events, for DuckDB, PostgreSQL and SQLite alike; the database aggregates to one row per index.
 
-Times are whole microseconds since 1970, so that the same comparison holds in every database. A record without a time
-of day stands at the beginning of its day, and one without any time at `STATIC`, before everything. Features use
-records with time <= the index's; the outcome uses those with time > the index's. So a record of the index day that
-has a date alone counts as known at the index, and can never be the outcome.
+Times are whole microseconds since 1970, so that comparisons work in the same way in every database. A record without a
+time of day is at the beginning of its day, and one without any time at `STATIC`, before all others. Features use
+records with time <= the index's; the outcome uses those with time > the index's. So a record of the index day with only
+a date counts as known at the index, and is never the outcome.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from tdrop.contracts import Index, Window, span_in_days
 
 DAY = 86_400_000_000
-#: The time of records that have none, such as a sex; and how far back a window goes whose beginning is open.
+#: The time of records without one, such as a sex; and the beginning of a window with an open beginning.
 STATIC = -3_000_000_000_000_000_000
 _ALWAYS = -4_000_000_000_000_000_000
-#: What the codes of birth and death are called in a contract.
+#: The codes of birth and death in a contract.
 BIRTH, DEATH = "MEDS_BIRTH", "MEDS_DEATH"
-#: Numbers of the two selections of the outcome, beside those of the columns, which count from 0.
+#: Numbers of the two selections of the outcome; those of the columns start at 0.
 OUTCOME, COMPETING = -1, -2
 
 Code = str | int
@@ -27,7 +27,7 @@ Code = str | int
 
 @dataclass(frozen=True)
 class Relations:
-    """A place's records as SELECT statements.
+    """The records of an event store as SELECT statements.
 
     Attributes:
         events: subject, time, code, value, label (the value as text), unit.
@@ -46,14 +46,14 @@ class Relations:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The records that one column is made of.
+    """The records from which a column is computed.
 
     Attributes:
-        number: Which column; see `OUTCOME`.
-        codes: Their codes, and the category each stands for.
+        number: The column's number; see `OUTCOME`.
+        codes: Their codes, each with its category.
         low: Beginning of the window in microseconds from the index.
         high: Its end.
-        direction: 1 where the last counts, -1 where the first does.
+        direction: 1 if the last record counts, -1 if the first does.
     """
 
     number: int
@@ -70,7 +70,7 @@ def window_ends(window: Window) -> tuple[int, int]:
 
 
 def literal(value: object) -> str:
-    """A value as SQL writes it."""
+    """Writes a value as SQL."""
     if value is None:
         return "null"
     return str(value) if isinstance(value, int | float) else "'" + str(value).replace("'", "''") + "'"
@@ -78,7 +78,7 @@ def literal(value: object) -> str:
 
 @dataclass(frozen=True)
 class Queries:
-    """The questions asked of one place about one table."""
+    """The queries of an event store for a table."""
 
     relations: Relations
     index: Index
@@ -86,16 +86,16 @@ class Queries:
     index_codes: tuple[Code, ...]
 
     def census(self) -> str:
-        """How often each code of each column is recorded at all, in which units: number, code, unit, records."""
+        """By column, code and unit: how many records there are, and how many of them have a number."""
         return f"""{self._with()}
 select s.number as number, e.code as code, coalesce(e.unit, '') as unit, count(*) as records,
        count(e.value) as numbers
 from events e join selection s on s.code = e.code group by s.number, e.code, coalesce(e.unit, '')"""
 
     def frequent(self, most: int, recently: int) -> str:
-        """By code at or before the index: patients, and with a value in the last `recently` microseconds; records.
+        """By code at or before the index: patients, patients with a value in the last `recently` microseconds, records.
 
-        Of the records those with a number, a text or a time are counted too; and the rows of the cohort.
+        Also counts the records with a number, a text or a time, and the rows of the cohort.
         """
         recent = f"e.value is not null and (e.time = {STATIC} or e.time >= c.moment - {recently})"
         return f"""{self._with(cohort=True)}
@@ -116,18 +116,18 @@ from cohort c join ({self.relations.events}) e on e.subject = c.subject and e.ti
 where e.code in ({_listed(codes)}) group by e.code, coalesce(e.unit, ''), {text}"""
 
     def attrition(self) -> str:
-        """How many persons and index dates are left after each condition, on one row."""
-        steps, held = [], []
+        """How many persons and index dates are left after each condition, in one row."""
+        steps, conditions = [], []
         for name, condition in self._conditions().items():
-            held.append(condition)
-            steps.append(f"sum(case when {' and '.join(held)} then 1 else 0 end) as {name}")
+            conditions.append(condition)
+            steps.append(f"sum(case when {' and '.join(conditions)} then 1 else 0 end) as {name}")
         return f"""{self._with(cohort=True)}
 select (select count(distinct subject) from ({self.relations.persons}) p) as persons,
        count(distinct subject) as with_index, {", ".join(steps)}
 from staged"""
 
     def doubtful(self) -> str:
-        """How many of the records asked for were made before birth or after the day of death, or repeat another."""
+        """How many of the records are dated before birth or after the day of death, or repeat another."""
         code = literal(self.relations.death)
         deaths = f"select subject, min(time) as death from events where code = {code} group by subject"
         times = "sum(case when {} then e.times else 0 end)"
@@ -193,9 +193,9 @@ from cohort c left join seen a on a.subject = c.subject and a.place = c.place or
         units: Mapping[int, Mapping[str, tuple[float, float]]] | None = None,
         numbers: Iterable[int] | None = None,
     ) -> str:
-        """The common beginning: the events asked for, the selections, and the rows."""
+        """The common beginning of the queries: the events, the selections, and the cohort's rows."""
         asked = [item for item in self.wanted if numbers is None or item.number in set(numbers)]
-        # Births and deaths are few, and index records make the rows.
+        # The cohort needs births, deaths and index records.
         codes = {self.relations.birth, self.relations.death, *self.index_codes}
         codes |= {code for item in asked for code, _ in item.codes}
         chosen = f" where code in ({_listed(codes)})"
@@ -245,7 +245,7 @@ from cohort c left join seen a on a.subject = c.subject and a.place = c.place or
         ]
 
     def _conditions(self) -> dict[str, str]:
-        """What an index date must fulfil, in the order in which the attrition is told."""
+        """The conditions on an index date, in the order of the attrition."""
         conditions = {"by_occurrence": "place = 1" if self.index.occurrence == "first" else "place >= 1",
                       "one_birth": "(births is null or births = 1)", "observed": "beyond is not null"}  # fmt: skip
         if self.index.washout is not None:
@@ -259,7 +259,7 @@ from cohort c left join seen a on a.subject = c.subject and a.place = c.place or
         return conditions
 
     def _picked(self) -> str:
-        """The records at or before the index that each column is made of, identical ones once, values in its unit."""
+        """The records at or before the index from which each column is computed, without repeats, in its unit."""
         return f"""
     select distinct c.subject as subject, c.place as place, s.number as number, e.code as code, e.time as time,
            s.direction as direction, e.value * u.scale + u.shift as value, coalesce(s.category, e.label) as label,
@@ -276,7 +276,7 @@ group by c.subject, c.place order by c.subject, c.place"""
 
 
 def recorded(relations: Relations, codes: Iterable[Code]) -> str:
-    """Those of some codes that have a record."""
+    """The given codes that have a record."""
     return f"select distinct code from ({relations.events}) r where code in ({_listed([relations.birth, *codes])})"
 
 
@@ -290,7 +290,7 @@ def _listed(codes: Iterable[Code]) -> str:
 
 
 def _values(name: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A relation of constants; text is cast, so that a database need not guess what a null is."""
+    """A relation of constants; text is cast, so that the database knows the type of a null."""
     texts = {"category", "unit"}
     written = [
         "(" + ", ".join(f"cast({literal(item)} as varchar)" if key in texts else literal(item)

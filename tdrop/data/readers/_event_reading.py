@@ -1,7 +1,7 @@
-"""From a place's long events to one row per index: the same for every door.
+"""Turns the events of a database or of MEDS files into one row per index.
 
-A door is a store: it says where its records are (`relations`), answers SELECT statements (`ask`), and knows what a
-contract's codes are called there (`resolve`) and what its units mean (`unit_names`).
+Every source of events is an `EventStore`: it describes its records (`relations`), answers SELECT statements (`ask`),
+and translates a contract's codes (`resolve`) and its own units (`unit_names`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,6 @@ from tdrop.contracts import (
     Contract,
     Extract,
     Finding,
-    Index,
     LabelFile,
     Selection,
     Severity,
@@ -34,11 +33,11 @@ from tdrop.data.readers._event_queries import COMPETING, DAY, OUTCOME, Code, Que
 from tdrop.data.units import convert, factor
 
 _Units = dict[str, tuple[float, float]]
-#: Any unit, or none: the value is taken as it stands, or is not asked for.
+#: Any unit, or none: the value is used without conversion, or is not used.
 _AS_IT_IS: _Units = {"*": (1.0, 0.0)}
-#: Codes that a finding names; the rest are counted.
+#: How many codes a finding lists.
 _MOST_NAMED = 5
-#: UCUM's way to write a unit -> pint's.
+#: By UCUM's name of a unit, pint's.
 _UCUM = {
     "%": "percent", "Cel": "degC", "[degF]": "degF", "mm[Hg]": "mmHg", "[lb_av]": "lb", "[oz_av]": "oz",
     "[in_i]": "inch",
@@ -56,15 +55,15 @@ _STEPS = {
 
 
 class EventStore(Protocol):
-    """A place that holds long events."""
+    """A source of events."""
 
     @property
     def shown(self) -> str:
-        """What a message calls it."""
+        """Its name in messages."""
 
     @property
     def own_codes(self) -> Mapping[str, tuple[str, ...]]:
-        """By code of a table, the place's own codes for the same."""
+        """By code of a table, the site's own codes for the same."""
 
     @property
     def relations(self) -> Relations:
@@ -74,18 +73,18 @@ class EventStore(Protocol):
         """The answer to a SELECT statement."""
 
     def resolve(self, selection: Selection) -> Mapping[str, tuple[Code, ...]]:
-        """By code of the contract, the codes that its records have; none where the place does not know it."""
+        """By code of the contract, the codes in its records; none for unknown codes."""
 
     def unit_names(self, units: Iterable[str]) -> Mapping[str, str]:
-        """By unit as the records have it, its name."""
+        """By unit as the records write it, its name."""
 
     def titles(self, codes: Sequence[Code]) -> Mapping[Code, tuple[str, str]]:
-        """By code of the records, how a contract writes it and what it is called, as far as that is known."""
+        """By code of the records, the code in a contract and its title, for known codes."""
 
 
 @dataclass
 class _Columns:
-    """What is asked for, by number."""
+    """The columns that are computed from events, by number."""
 
     columns: dict[int, Column] = field(default_factory=dict)
     wanted: list[Wanted] = field(default_factory=list)
@@ -93,21 +92,26 @@ class _Columns:
 
 
 def read_events(store: EventStore, contract: Contract, extract: Extract) -> pd.DataFrame:
-    """Returns one row per index, with the contract's names, by what `extract` may hold.
+    """Returns one row per index, with the contract's names.
 
-    A source's holds features and outcome, a target's features alone, and a label file the outcome alone. The frame's
-    attributes hold the `findings` and the `attrition`.
+    A source's extract holds features and outcome, a target's only features, and a label file only the outcome. The
+    frame's attributes hold the `findings` and the `attrition`.
     """
     if contract.index is None:
-        raise ContractError(f"table '{contract.name}' has no `index`, which {store.shown} is read by; see OMOP_MEDS.md")
+        raise ContractError(f"table '{contract.name}' has no `index`, which {store.shown} needs; see OMOP_MEDS.md")
     features = not isinstance(extract, LabelFile)
     outcome = not (isinstance(extract, Site) and extract.role != "source") and contract.outcome.events is not None
     asked = _asked(store, contract, features=features, outcome=outcome)
-    index_codes = _index_codes(store, contract.index)
+    index_codes = tuple(code for group in resolve_codes(store, contract.index).values() for code in group)
+    if not index_codes:
+        raise DataError(
+            f"{store.shown} has none of the index's {contract.index.selector}; check how they are written under `index`"
+        )
     queries = Queries(store.relations, contract.index, tuple(asked.wanted), index_codes)
     census = store.ask(queries.census())
-    attrition = _attrition(store.ask(queries.attrition()))
-    if not attrition.get(_STEPS["with_index"]):
+    counts = store.ask(queries.attrition()).iloc[0]
+    attrition = {_STEPS[str(name)]: 0 if pd.isna(count) else int(count) for name, count in counts.items()}
+    if not attrition[_STEPS["with_index"]]:
         raise DataError(f"{store.shown} holds no record of the index's codes; check `index` of table '{contract.name}'")
     absent = {number for number in asked.codes if number not in set(census["number"])}
     units, unknown = _units(store, asked, census, extract)
@@ -123,6 +127,7 @@ def read_events(store: EventStore, contract: Contract, extract: Extract) -> pd.D
 
 
 def _asked(store: EventStore, contract: Contract, *, features: bool, outcome: bool) -> _Columns:
+    """Returns the columns and records to ask the store for."""
     asked = _Columns()
     for number, column in enumerate(contract.columns):
         events = column.events
@@ -148,32 +153,18 @@ def _asked(store: EventStore, contract: Contract, *, features: bool, outcome: bo
 
 
 def resolve_codes(store: EventStore, selection: Selection) -> dict[str, tuple[Code, ...]]:
-    """By code of the contract, the codes that the place's records have, with those that its site calls its own."""
+    """By code of the contract, the codes in the store's records, with the site's own codes for it."""
     resolved = dict(store.resolve(selection))
     for given in set(resolved) & set(store.own_codes):
-        own = store.resolve(Selection(codes=store.own_codes[given]))
-        resolved[given] = tuple(dict.fromkeys((*resolved[given], *(code for codes in own.values() for code in codes))))
+        own_codes = store.resolve(Selection(codes=store.own_codes[given])).values()
+        resolved[given] = tuple(dict.fromkeys((*resolved[given], *(code for codes in own_codes for code in codes))))
     return resolved
-
-
-def _index_codes(store: EventStore, index: Index) -> tuple[Code, ...]:
-    codes = tuple(code for group in resolve_codes(store, index).values() for code in group)
-    if not codes:
-        raise DataError(
-            f"{store.shown} knows none of the index's {index.selector}; check how they are written under `index`"
-        )
-    return codes
-
-
-def _attrition(answer: pd.DataFrame) -> dict[str, int]:
-    row = answer.iloc[0]
-    return {_STEPS[name]: 0 if pd.isna(row[name]) else int(row[name]) for name in answer.columns}
 
 
 def _units(
     store: EventStore, asked: _Columns, census: pd.DataFrame, extract: Extract
 ) -> tuple[dict[int, _Units], dict[int, tuple[int, int]]]:
-    """By column, how the values of each unit become the column's; and how many values have a unit that cannot."""
+    """By column, how each unit is converted to the column's; and how many of all values have another unit."""
     units: dict[int, _Units] = {}
     unknown: dict[int, tuple[int, int]] = {}
     names = store.unit_names(sorted({str(unit) for unit in census["unit"] if unit}))
@@ -197,7 +188,7 @@ def _units(
 
 
 def _change(unit: str, to: str, column: Column) -> tuple[float, float] | None:
-    """The factor and the shift from one unit to another; None where there are none."""
+    """The factor and the shift from one unit to another; None if it cannot be converted."""
     try:
         zero, one = convert(np.asarray([0.0, 1.0]), from_ucum(unit), to, molar_mass=column.molar_mass)
     except ContractError:
@@ -206,17 +197,15 @@ def _change(unit: str, to: str, column: Column) -> tuple[float, float] | None:
 
 
 def from_ucum(unit: str) -> str:
-    """A UCUM code as pint writes it; any other unit stays what it is."""
+    """Writes a UCUM code for pint; other units stay as they are."""
     text = re.sub(r"\{[^}]*\}", "", unit.strip())
     if text in _UCUM:
         return _UCUM[text]
     text = re.sub(r"10\*(-?\d+)", r"1e\1", text)
-    for theirs, ours in (("[iU]", "IU"), ("[IU]", "IU"), ("mm[Hg]", "mmHg")):
-        text = text.replace(theirs, ours)
+    for ucum, pint in (("[iU]", "IU"), ("[IU]", "IU"), ("mm[Hg]", "mmHg")):
+        text = text.replace(ucum, pint)
     text = re.sub(r"(?<=[A-Za-z])(\d)(?![\d.])", r"^\1", text)
-    if text.startswith("/"):
-        text = f"1{text}"
-    return text or "dimensionless"
+    return f"1{text}" if text.startswith("/") else text or "dimensionless"
 
 
 def _ask_columns(
@@ -227,35 +216,34 @@ def _ask_columns(
     absent: set[int],
     extract: Extract,
 ) -> list[pd.DataFrame]:
-    """The features of all rows: one query for those that are calculated, one for those that are the last or first."""
+    """The features of all rows, by two queries: one for aggregates, one for last and first values."""
     takes, labelled = {}, {}
     for number, column in asked.columns.items():
         assert column.events is not None
         if number in absent:
-            # Nobody recorded it here: that it never happened to any patient would be a guess.
+            # Without any record here, it is unknown whether it happened to anybody.
             continue
         if column.events.take in RANKED_TAKES:
             labelled[number] = bool(column.categories)
         else:
             takes[number] = column.events.take
-    answers = [store.ask(queries.aggregates(takes, _of(units, takes)))] if takes else []
-    answers += [store.ask(queries.ranked(labelled, _of(units, labelled)))] if labelled else []
-    return [_named(answer, asked, extract) for answer in answers]
+    answers = []
+    if takes:
+        answers.append(store.ask(queries.aggregates(takes, {number: units[number] for number in takes})))
+    if labelled:
+        answers.append(store.ask(queries.ranked(labelled, {number: units[number] for number in labelled})))
+    parts = []
+    for answer in answers:
+        part = answer[["subject", "place"]].copy()
+        for name in (name for name in map(str, answer) if re.fullmatch(r"c\d+", name)):
+            column = asked.columns[int(name[1:])]
+            part[column.name] = _finish(answer[name], column, extract)
+        parts.append(part)
+    return parts
 
 
-def _named(answer: pd.DataFrame, asked: _Columns, extract: Extract) -> pd.DataFrame:
-    """An answer whose columns c<number> are the contract's."""
-    columns = {name: asked.columns[int(name[1:])] for name in map(str, answer) if re.fullmatch(r"c\d+", name)}
-    finished = {column.name: _finished(answer[name], column, extract) for name, column in columns.items()}
-    return pd.DataFrame({"subject": answer["subject"], "place": answer["place"], **finished})
-
-
-def _of(units: Mapping[int, _Units], numbers: Iterable[int]) -> dict[int, _Units]:
-    return {number: units[number] for number in numbers}
-
-
-def _finished(values: pd.Series, column: Column, extract: Extract) -> pd.Series:
-    """A column as the contract wants it, in the site's unit, from what the database calculated."""
+def _finish(values: pd.Series, column: Column, extract: Extract) -> pd.Series:
+    """Converts a column of a query's answer to the contract's form, in the site's unit."""
     assert column.events is not None
     take = column.events.take
     if column.categories:
@@ -267,7 +255,7 @@ def _finished(values: pd.Series, column: Column, extract: Extract) -> pd.Series:
         numbers = numbers.fillna(0.0)
         return (numbers > 0).astype("float64") if take == "any" else numbers
     if take == "days_since":
-        # Fractions of a microsecond are no more than the noise of dividing.
+        # Rounding removes the inaccuracy of the division.
         unit = extract.units.get(column.name, column.unit)
         per_day = 1.0 if unit is None else factor("day", unit, where=f"column '{column.name}'")
         return (-numbers / DAY * per_day).round(9)
@@ -275,7 +263,7 @@ def _finished(values: pd.Series, column: Column, extract: Extract) -> pd.Series:
 
 
 def _outcome(answer: pd.DataFrame, contract: Contract, extract: Extract) -> pd.DataFrame:
-    """The outcome's columns from the times of the first outcome, the competing event and the end of follow-up."""
+    """The outcome's columns, from the times of the first outcome, the competing event and the end of follow-up."""
     outcome = contract.outcome
     assert outcome.events is not None
     event, competing, end = (
@@ -289,7 +277,11 @@ def _outcome(answer: pd.DataFrame, contract: Contract, extract: Extract) -> pd.D
         days = np.where(happened, event, np.where(competed, competing, np.maximum(end, 0.0)))
         unit = extract.units.get(outcome.time, str(contract.column(outcome.time).unit))
         frame[outcome.time] = np.round(days * factor("day", unit, where=f"column '{outcome.time}'"), 9)
-        frame[outcome.event] = _ended(happened, competed, contract)
+        labels = known_labels(contract.column(outcome.event))
+        neither = next(label for label in labels if label not in (outcome.positive, *outcome.competing))
+        competing_label = outcome.competing[0] if outcome.competing else neither
+        ended = np.where(happened, outcome.positive, np.where(competed, competing_label, neither))
+        frame[outcome.event] = ended.astype(object)
     elif outcome.column is not None:
         frame[outcome.column] = _within(event, happened, competed, competing, end, span_in_days(
             outcome.events.within or outcome.horizon
@@ -297,18 +289,8 @@ def _outcome(answer: pd.DataFrame, contract: Contract, extract: Extract) -> pd.D
     return frame
 
 
-def _ended(happened: Mask, competed: Mask, contract: Contract) -> Any:
-    """How each follow-up ended (rows,), by the labels of the event's column."""
-    outcome = contract.outcome
-    labels = known_labels(contract.column(str(outcome.event)))
-    neither = next(label for label in labels if label not in (outcome.positive, *outcome.competing))
-    ended = np.where(happened, outcome.positive, neither).astype(object)
-    ended[competed] = outcome.competing[0] if outcome.competing else neither
-    return ended
-
-
 def _within(event: Doubles, happened: Mask, competed: Mask, competing: Doubles, end: Doubles, days: float) -> Doubles:
-    """1 where the outcome came within `days`, 0 where it did not or could not any more, NaN where nobody knows."""
+    """1 if the outcome came within `days`, 0 if it did not or was no longer possible, NaN if unknown."""
     y = np.full(len(event), np.nan)
     y[(end >= days) | (event > days) | (competed & (competing <= days)) | (competing > days)] = 0.0
     y[happened & (event <= days)] = 1.0
@@ -316,7 +298,7 @@ def _within(event: Doubles, happened: Mask, competed: Mask, competing: Doubles, 
 
 
 def _joined(parts: Sequence[pd.DataFrame], contract: Contract, store: EventStore) -> pd.DataFrame:
-    """The parts side by side, with the id and the person; they are of the same rows in the same order."""
+    """Joins the parts, which have the same rows in the same order, and adds the id and the person."""
     keys = parts[0][["subject", "place"]]
     for part in parts[1:]:
         if not part[["subject", "place"]].astype(str).equals(keys.astype(str)):
@@ -335,7 +317,7 @@ def _joined(parts: Sequence[pd.DataFrame], contract: Contract, store: EventStore
 
 
 def _code_findings(store: EventStore, asked: _Columns, census: pd.DataFrame, absent: set[int]) -> Iterator[Finding]:
-    """Codes of the contract that the site's records do not have, or its vocabulary does not know."""
+    """Yields codes of the contract without any record at the site, or unknown to its vocabulary."""
     for number, resolved in asked.codes.items():
         recorded = set(census.loc[census["number"] == number, "code"])
         missing = [given for given, codes in resolved.items() if not recorded & set(codes)]
@@ -349,7 +331,7 @@ def _code_findings(store: EventStore, asked: _Columns, census: pd.DataFrame, abs
         what = f"column '{name}'" if name is not None else "the outcome"
         words = f"{what}: {len(missing)} of {len(resolved)} codes are not recorded at this site{known}: {listed}"
         severity: Severity = "table_warning" if number in absent else "info"
-        fix = "check how the site codes it, and name its own codes under `reader.codes` of the site, or in the table"
+        fix = "ask the site for its codes, and list them under `reader.codes` of the site, or in the table"
         rule = f"{name or 'outcome'}.codes"
         yield Finding(rule, name, severity, len(missing), len(resolved), words, fix, about="file")
 
@@ -357,22 +339,23 @@ def _code_findings(store: EventStore, asked: _Columns, census: pd.DataFrame, abs
 def _unit_findings(asked: _Columns, unknown: Mapping[int, tuple[int, int]]) -> Iterator[Finding]:
     for number, (lost, total) in unknown.items():
         column = asked.columns[number]
-        words = f"column '{column.name}': {{count}} of {{total}} values have a unit that cannot become {column.unit}"
-        fix = "they were not used; ask the site which unit is meant"
+        words = f"column '{column.name}': {{count}} of {{total}} values have a unit that is not convertible to "
+        words += f"{column.unit}"
+        fix = "they were not used; ask the site for the right unit"
         yield Finding(f"{column.name}.units", column.name, "table_warning", lost, total, words, fix)
 
 
 def _doubt_findings(answer: pd.DataFrame, attrition: Mapping[str, int]) -> Iterator[Finding]:
-    """Records with impossible dates, records that are there twice, and persons who were born twice."""
+    """Yields records with impossible dates, repeated records, and persons with two dates of birth."""
     counts = {str(name): 0 if pd.isna(answer[name].iloc[0]) else int(answer[name].iloc[0]) for name in answer}
     dates = {"before_birth": "before the person's birth", "after_death": "after the day of the person's death"}
     for name, when in dates.items():
         if counts[name]:
-            words = f"{{count}} of {{total}} records that the table asks for were made {when}"
+            words = f"{{count}} of {{total}} records that the table uses are dated {when}"
             fix = "ask the site about their dates"
             yield Finding(f"table.{name}", None, "table_warning", counts[name], counts["records"], words, fix)
     if counts["repeated"]:
-        words = "{count} of {total} records that the table asks for repeat another one, and count once"
+        words = "{count} of {total} records that the table uses repeat another record, and count once"
         yield Finding("table.repeated", None, "info", counts["repeated"], counts["records"], words)
     index_dates = attrition[_STEPS["by_occurrence"]]
     births = index_dates - attrition[_STEPS["one_birth"]]

@@ -1,7 +1,7 @@
 """Comma-separated text, or with another separator: one line per record, every value as the text it is.
 
-A field never holds a line break here: a quotation mark that is not closed on its line would take the patients of the
-lines after it for one field. A line that is no record is counted and named.
+A field never contains a line break here: otherwise a quotation mark without an end would join the patients of the next
+lines to one field. Lines that are not records are counted and listed.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tdrop.base import DataError
 from tdrop.contracts import Record
 from tdrop.data.locations import Location, read_bytes
 
-#: What pandas calls the row names that it wrote without a header.
+#: The header that pandas gives to row names without one.
 INDEX_NAME = "Unnamed: 0"
-#: Lines that are named; the rest are counted.
+#: How many lines a message lists; the rest are counted.
 _MOST_NAMED = 5
-#: Separators that a header of one column is searched for.
+#: Separators that are searched for in a header with a single column.
 _USUAL_SEPARATORS = (";", "\t", "|", ",")
-#: What may be wrong with a line: too few or too many fields, or quotation marks.
+#: Faults of a line: too few or too many fields, or quotation marks.
 _FIELDS, _QUOTES = "fields", "quotes"
-#: How files begin that are often sent in place of a table, and what they are; text may have blanks before it.
+#: First bytes of files that are often sent in place of a table, and what these are; text may start with blanks.
 _FOREIGN = {
     b"PK\x03\x04": "an Excel or zip file",
     b"\xd0\xcf\x11\xe0": "an old Excel file",
@@ -74,7 +74,7 @@ class CsvReader(Record):
     quote: str = Field(default='"', min_length=1, max_length=1)
 
     @model_validator(mode="after")
-    def _can_be_told_apart(self) -> Self:
+    def _distinct_marks(self) -> Self:
         for name in ("separator", "quote"):
             mark = getattr(self, name)
             if not mark.isascii() or mark in "\r\n\0" or mark.isalnum():
@@ -90,8 +90,8 @@ class CsvReader(Record):
     def read(self, location: Location) -> pd.DataFrame:
         """Returns the table as text; the index is each row's line.
 
-        The attributes tell how numbers are written, how many lines are blank, and, under `broken_lines` and `broken`,
-        which lines hold no record and why.
+        The attributes hold the marks in numbers, the number of blank lines, and, under `broken_lines` and `broken`,
+        which lines are not records and why.
         """
         lines = as_utf8(read_bytes(location), self.encoding, location.shown).splitlines()
         start = next((place for place, line in enumerate(lines) if line.strip()), None)
@@ -100,10 +100,10 @@ class CsvReader(Record):
         names = self._header(lines[start], location)
         records: dict[int, bytes] = {}
         broken: dict[int, str] = {}
-        nothing = f" \t{self.separator}{self.quote}".encode()
+        without_values = f" \t{self.separator}{self.quote}".encode()
         blank = sum(not line.strip() for line in lines[:start])
         for number, line in enumerate(lines[start + 1 :], start=start + 2):
-            if not line.strip(nothing):
+            if not line.strip(without_values):
                 blank += 1
             elif fault := self._fault(line, len(names)):
                 broken[number] = fault
@@ -136,7 +136,7 @@ class CsvReader(Record):
         return names
 
     def _split(self, line: bytes) -> list[str] | None:
-        """The fields of one line, or None where its quotation marks do not add up."""
+        """The fields of a line, or None if its quotation marks do not match."""
         text = line.decode("utf-8", errors="replace")
         try:
             return next(csv.reader([text], delimiter=self.separator, quotechar=self.quote, strict=True))
@@ -144,7 +144,7 @@ class CsvReader(Record):
             return None
 
     def _fault(self, line: bytes, count: int) -> str:
-        """Why a line is no record of so many fields; empty where it is one."""
+        """Why a line is not a record with this number of fields; "" if it is one."""
         if self.quote.encode() not in line:
             return _FIELDS if line.count(self.separator.encode()) + 1 != count else ""
         fields = self._split(line)
@@ -178,13 +178,13 @@ class CsvReader(Record):
 
 
 def _named_columns(frame: pd.DataFrame, location: Location) -> pd.DataFrame:
-    """Leaves out columns that have neither a name nor a value, as spreadsheets append them.
+    """Leaves out columns without a name and values, which spreadsheets append.
 
-    A nameless first column that tells the rows apart is the row names that pandas and R write; it gets pandas' name.
+    A first column without a name whose values all differ holds the row names of pandas or R; it gets pandas' header.
     """
     first = frame.iloc[:, 0]
-    tells_rows_apart = len(first) > 1 and bool((first != "").all()) and first.is_unique
-    if frame.columns[0] == "" and INDEX_NAME not in frame and tells_rows_apart:
+    identifies_rows = len(first) > 1 and bool((first != "").all()) and first.is_unique
+    if frame.columns[0] == "" and INDEX_NAME not in frame and identifies_rows:
         frame.columns = pd.Index([INDEX_NAME, *frame.columns[1:]])
     unnamed = frame.columns == ""
     if not unnamed.any():
@@ -198,21 +198,18 @@ def _named_columns(frame: pd.DataFrame, location: Location) -> pd.DataFrame:
 
 
 def _describe_broken(broken: Mapping[int, str], fields: int) -> str:
-    """Which lines hold no record, and why: counts and line numbers, nothing of what they hold."""
+    """Which lines are not records, and why: counts and line numbers, without their text."""
     words = {
         _FIELDS: f"with other than the header's {fields:,} fields",
         _QUOTES: "with a quotation mark that is stray or not closed on its line",
     }
     counts = Counter(broken.values())
-    kinds = ", ".join(f"{counts[kind]:,} {text}" for kind, text in words.items() if counts[kind])
-    plural = "lines do" if len(broken) > 1 else "line does"
-    return f"{len(broken):,} {plural} not add up to records ({_numbered(list(broken))}): {kinds}"
-
-
-def _numbered(numbers: list[int]) -> str:
-    named = ", ".join(f"{number:,}" for number in numbers[:_MOST_NAMED])
-    more = f" and {len(numbers) - _MOST_NAMED:,} more" if len(numbers) > _MOST_NAMED else ""
-    return f"line{'s' if len(numbers) > 1 else ''} {named}{more}"
+    faults = ", ".join(f"{counts[fault]:,} {text}" for fault, text in words.items() if counts[fault])
+    listed = ", ".join(f"{number:,}" for number in list(broken)[:_MOST_NAMED])
+    listed += f" and {len(broken) - _MOST_NAMED:,} more" if len(broken) > _MOST_NAMED else ""
+    if len(broken) == 1:
+        return f"1 line is not a record (line {listed}): {faults}"
+    return f"{len(broken):,} lines are not records (lines {listed}): {faults}"
 
 
 def as_utf8(content: bytes, encoding: str, shown: str) -> bytes:
@@ -227,10 +224,10 @@ def as_utf8(content: bytes, encoding: str, shown: str) -> bytes:
             f"extract '{shown}' holds null bytes; set reader.encoding, often utf-16, or export it as CSV if it is "
             "another kind of file"
         )
-    # Files that were put together keep the mark of each.
+    # Joined files keep the byte-order mark of each file.
     encoded = _MARK_BELOW.sub("", text).encode("utf-8", errors="replace")
     _refuse_foreign(encoded.lstrip().lower(), _OTHER_TEXT, shown)
-    # Old systems end a text with Ctrl-Z.
+    # Old systems end a text file with Ctrl-Z.
     return encoded.rstrip(b"\x1a")
 
 
@@ -254,7 +251,7 @@ def _decode(content: bytes, encoding: str, shown: str) -> str:
 
 
 def _refuse_misread(content: bytes, text: str, encoding: str, shown: str) -> None:
-    """Refuses UTF-8 that a single-byte encoding would read without complaint, as other letters."""
+    """Refuses UTF-8 text that a single-byte encoding would read as other letters without an error."""
     single_byte = len(text) == len(content) and not content.isascii()
     if not single_byte or codecs.lookup(encoding).name == "utf-8":
         return

@@ -1,6 +1,6 @@
-"""MEDS: a folder of parquet files of events (subject_id, time, code, numeric_value, ...), read through DuckDB.
+"""MEDS: a folder of parquet files of events (subject_id, time, code, numeric_value, ...), read with DuckDB.
 
-DuckDB works in memory, only reads, and is given up in time; OMOP files are read through it too.
+DuckDB works in memory, only reads, and has a time limit; OMOP files are read with it too.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tdrop.data.readers._event_queries import BIRTH, DEATH, STATIC, Code, Relati
 
 _NEEDED = ("subject_id", "time", "code")
 _CODES = "codes.parquet"
-#: What DuckDB may hold in memory before it spills into a private folder, which is removed afterwards.
+#: DuckDB's memory limit; beyond it DuckDB uses a private temporary folder.
 MEMORY = "1200MB"
 
 
 class MedsReader(Record):
-    """Reads `data/**/*.parquet`, or all parquet files where there is no such folder; codes' titles from codes.parquet.
+    """Reads `data/**/*.parquet`, or all parquet files without such a folder; titles of codes are in codes.parquet.
 
     Attributes:
         unit: The column with the values' units, if the files have one.
@@ -43,7 +43,7 @@ class MedsReader(Record):
 
     @contextmanager
     def store(self, location: Location) -> Iterator[MedsStore]:
-        """The files, open for questions."""
+        """Opens the files."""
         files, codes = _files(location)
         with open_duckdb(location) as duck:
             for file in files:
@@ -62,7 +62,7 @@ class MedsReader(Record):
 
 
 def digest_files(files: Iterable[Path], location: Location) -> str:
-    """sha256 of files' names and bytes, each once it is settled."""
+    """sha256 of files' names and bytes, each once it no longer changes."""
     digest = hashlib.sha256()
     for file in files:
         place = replace(location, address=str(file))
@@ -96,19 +96,19 @@ class MedsStore:
 
     @property
     def shown(self) -> str:
-        """What a message calls it."""
+        """Its name in messages."""
         return f"'{self.duck.location.shown}'"
 
     @property
     def relations(self) -> Relations:
-        """The events with times in microseconds; who is followed up from the first to the last of them."""
+        """The events with times in microseconds; a person is observed from the first to the last event."""
         here, columns = scan(self.files), set(self.duck.columns(scan(self.files)))
         number = "cast(numeric_value as varchar)" if "numeric_value" in columns else "null"
         text = "cast(text_value as varchar)" if "text_value" in columns else "null"
         unit = f"cast({self.unit} as varchar)" if self.unit.lower() in columns else "null"
         moment = "epoch_us(cast(time as timestamp))"
         return Relations(
-            # A short float as the number that it was written as: 5.1, not 5.099999904.
+            # Through text, so that a 32-bit 5.1 is 5.1 and not 5.099999904.
             events=f"select subject_id as subject, coalesce({moment}, {STATIC}) as time, code, "
             f"try_cast({number} as double) as value, coalesce({text}, {number}) as label, {unit} as unit from {here}",
             persons=f"select distinct subject_id as subject from {here}",
@@ -123,9 +123,9 @@ class MedsStore:
         return self.duck.ask(query)
 
     def resolve(self, selection: Selection) -> Mapping[str, tuple[Code, ...]]:
-        """Codes are what they are; those below another follow from `parent_codes` of codes.parquet."""
+        """Codes are used as they are; their descendants follow from `parent_codes` of codes.parquet."""
         if selection.selector == "concept_ids":
-            raise ContractError(f"{self.shown}: MEDS files know no concept_ids; give `codes` or `descendants_of`")
+            raise ContractError(f"{self.shown}: MEDS files have no concept_ids; give `codes` or `descendants_of`")
         if selection.selector == "codes":
             return {code: (code,) for code in selection.listed}
         children = self._children()
@@ -166,7 +166,7 @@ def _below(code: str, children: Mapping[str, list[str]]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Duck:
-    """An open DuckDB connection and until when it may work."""
+    """An open DuckDB connection and the end of its time limit."""
 
     connection: Any
     location: Location
@@ -178,7 +178,7 @@ class Duck:
         return frame
 
     def do(self, statement: str) -> None:
-        """Runs a statement about the connection itself."""
+        """Runs a statement that returns nothing."""
         self._run(statement, lambda: None)
 
     def columns(self, relation: str) -> tuple[str, ...]:
@@ -187,7 +187,7 @@ class Duck:
         return tuple(str(column[0]).lower() for column in described)
 
     def _run(self, statement: str, fetch: Callable[[], Any]) -> Any:
-        """Runs a statement in time; what DuckDB cannot do is a DataError without a patient's value."""
+        """Runs a statement within the time limit; DuckDB's errors become a DataError without patients' values."""
         import duckdb
 
         left = self.deadline - time.monotonic()
@@ -207,13 +207,13 @@ class Duck:
 
 
 def reason(error: Exception) -> str:
-    """What went wrong in words that hold no value: the kind of error alone."""
+    """The kind of an error, without its text, which may hold values."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__).lower().removesuffix(" exception")
 
 
 @contextmanager
 def open_duckdb(location: Location) -> Iterator[Duck]:
-    """A connection in memory; nothing of it is written beside the hospital's files."""
+    """Opens a connection in memory, which writes nothing into the hospital's folders."""
     try:
         import duckdb
     except ImportError:
@@ -225,10 +225,10 @@ def open_duckdb(location: Location) -> Iterator[Duck]:
                     "autoload_known_extensions": "false", "preserve_insertion_order": "false"}  # fmt: skip
         connection = duckdb.connect(config=settings)
         try:
-            # A long query would draw a bar on stdout, where `--json` prints its document.
+            # A progress bar would be printed to stdout, where `--json` prints its document.
             connection.execute("set enable_progress_bar = false")
             with suppress(duckdb.Error):
-                # Without the time zones' package times are read as they stand.
+                # Without the package for time zones, times are read as they are.
                 connection.execute("set timezone = 'UTC'")
             yield Duck(connection, location, time.monotonic() + location.read_seconds)
         finally:
@@ -236,7 +236,7 @@ def open_duckdb(location: Location) -> Iterator[Duck]:
 
 
 def parquet_files(location: Location) -> list[Path]:
-    """The parquet files in a folder and below it, without hidden ones; a sentence where there are none."""
+    """The parquet files in a folder and below it, without hidden ones; an error if there are none."""
     folder = Path(location.address)
     if not folder.exists():
         raise Absent(f"'{location.shown}' does not exist; check `location` in the site's YAML")

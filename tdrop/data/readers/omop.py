@@ -1,7 +1,7 @@
-"""OMOP CDM 5.3 or 5.4: a folder of parquet files or a DuckDB file, or a database by its address; only read.
+"""OMOP CDM 5.3 or 5.4: a folder of parquet files, a DuckDB file, or a database with an address; only read.
 
-Of the database tdrop reads the ten tables of `_COLUMNS`, and `concept_ancestor` where a table asks for descendants. The
-concepts are the standard ones (`condition_concept_id`, ...), not those of the source's own codes.
+tdrop reads the ten tables of `_COLUMNS`, and `concept_ancestor` for `descendants_of`. It uses the standard concepts
+(`condition_concept_id`, ...), not those of the hospital's own codes.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from tdrop.data.readers._event_queries import BIRTH, DAY, DEATH, STATIC, Code, R
 from tdrop.data.readers.meds import digest_files, open_duckdb, parquet_files, scan
 from tdrop.data.readers.sql import SqlReader
 
-#: Concept ids that no vocabulary has, for what OMOP keeps in tables of its own.
+#: Concept ids that no vocabulary has, for births and deaths, which OMOP keeps in separate tables.
 _BIRTH_CONCEPT, _DEATH_CONCEPT = -1, -2
-#: Table -> columns that are read; those of a time are there with a time of day or without.
+#: By table, the columns that are read; a database may also have each date with its time of day.
 _COLUMNS = {
     "person": ("person_id", "gender_concept_id", "year_of_birth", "race_concept_id", "ethnicity_concept_id"),
     "visit_occurrence": ("person_id", "visit_concept_id", "visit_start_date"),
@@ -47,11 +47,11 @@ _CONCEPT_UNIT = "concept "
 
 
 class OmopReader(Record):
-    """Where the database is; without `url_env` it is at the site's `location`.
+    """The place of the database; without `url_env` it is the site's `location`.
 
     Attributes:
-        url_env: Name of the environment variable that holds the address of a PostgreSQL or SQLite database.
-        cdm_schema: The schema that holds the tables, where it is not the usual one.
+        url_env: Name of the environment variable with the address of a PostgreSQL or SQLite database.
+        cdm_schema: The schema with the tables, if it is not the default one.
         codes: By code of the table, the site's own codes for the same.
     """
 
@@ -67,12 +67,12 @@ class OmopReader(Record):
 
     @property
     def place(self) -> str | None:
-        """What is read, without the address; None for files."""
+        """Describes the database for messages, without the address; None for files."""
         return None if self.url_env is None else f"OMOP database of ${self.url_env}"
 
     @contextmanager
     def store(self, location: Location) -> Iterator[OmopStore]:
-        """The database, open for questions."""
+        """Opens the database."""
         if self.url_env is not None:
             ask = _asker(self.url_env, replace(location, shown=str(self.place)))
             dialect = SqlReader(url_env=self.url_env, table="person").dialect
@@ -93,7 +93,7 @@ class OmopReader(Record):
         return {name: f"{database}{schema}{name}" for name in (*_COLUMNS, "concept_ancestor")}
 
     def fingerprint(self, location: Location) -> str:
-        """sha256 of the files' bytes; of a database, of how many rows its tables have and what they add up to."""
+        """sha256 of the files' bytes; for a database, of the row counts and sums of its tables."""
         if self.url_env is None:
             path = Path(location.address)
             wanted = {"concept_ancestor", *_COLUMNS}
@@ -105,7 +105,7 @@ class OmopReader(Record):
 
 
 def _asker(url_env: str, location: Location) -> Callable[[str], pd.DataFrame]:
-    """Answers SELECT statements, each in a transaction of its own that is rolled back, all within one time."""
+    """Returns a function that answers SELECT statements, all within the same time limit, each rolled back."""
     deadline = time.monotonic() + location.read_seconds
 
     def ask(query: str) -> pd.DataFrame:
@@ -125,7 +125,7 @@ class OmopStore:
     """An OMOP database that answers SELECT statements.
 
     Attributes:
-        shown: What a message calls it.
+        shown: Its name in messages.
         dialect: duckdb, postgresql or sqlite.
         ask: Answers a SELECT statement.
         tables: By table of the CDM, the relation that holds it.
@@ -139,7 +139,7 @@ class OmopStore:
     own_codes: Mapping[str, tuple[str, ...]]
 
     def checked(self) -> Self:
-        """Itself, once it has every table and column that is read."""
+        """Returns the store itself; a DataError names a table or column that is absent."""
         if self.dialect not in ("duckdb", "postgresql", "sqlite"):
             raise DataError(f"{self.shown}: {self.dialect} is not supported; PostgreSQL, DuckDB and SQLite are")
         for table, wanted in _COLUMNS.items():
@@ -163,12 +163,12 @@ class OmopStore:
         except Unavailable:
             raise
         except DataError as error:
-            # A wrong password and the like are no matter of one table.
+            # Other errors, such as a wrong password, are not about this table.
             if not re.search("refused it|cannot be read|no such file", str(error)):
                 raise
             raise DataError(
-                f"{self.shown}: table '{table}' is not there or may not be read by this user; tdrop reads OMOP CDM 5.3 "
-                f"and 5.4, and of it {', '.join(_COLUMNS)}"
+                f"{self.shown}: table '{table}' does not exist or may not be read by this user; tdrop reads the tables "
+                f"{', '.join(_COLUMNS)} of OMOP CDM 5.3 and 5.4"
             ) from None
         return tuple(str(name).lower() for name in answer.columns)
 
@@ -199,7 +199,7 @@ class OmopStore:
         )
 
     def _records(self, table: str) -> str:
-        """One table's records; those without a time are not records of anything."""
+        """The records of a table that have a time."""
         stem = {"visit_occurrence": "visit", "condition_occurrence": "condition", "drug_exposure": "drug",
                 "procedure_occurrence": "procedure"}.get(table, table)  # fmt: skip
         date = _COLUMNS[table][2]
@@ -208,7 +208,7 @@ class OmopStore:
         if table in ("measurement", "observation"):
             number = "cast(value_as_number as double precision)"
             text = "value_as_string" if table == "observation" else "null"
-            # An answer of the vocabulary is known by the number of its concept; 0 is none.
+            # A categorical answer is the id of a concept; 0 means none.
             answer = "cast(nullif(value_as_concept_id, 0) as varchar)" if "value_as_concept_id" in columns else "null"
             source = "unit_source_value" if "unit_source_value" in columns else "null"
             unit = f"'{_CONCEPT_UNIT}' || cast(unit_concept_id as varchar)" if "unit_concept_id" in columns else "null"
@@ -223,7 +223,7 @@ class OmopStore:
         )
 
     def _moment(self, table: str, datetime: str, date: str) -> str:
-        """The time of a record: with its time of day where that is kept, or the beginning of its day."""
+        """The time of a record: with the time of day if there is one, else the beginning of its day."""
         if datetime not in self.columns[table]:
             return self._micro(date)
         return f"coalesce({self._micro(datetime)}, {self._micro(date)})"
@@ -234,13 +234,13 @@ class OmopStore:
             return f"epoch_us(cast({column} as timestamp))"
         if self.dialect == "postgresql":
             return f"cast(extract(epoch from {column}) * 1000000 as bigint)"
-        # Some tools keep times in SQLite as seconds since 1970.
+        # Some tools store times in SQLite as seconds since 1970.
         text = f"cast(round((julianday({column}) - 2440587.5) * 86400000) as integer) * 1000"
         number = f"cast({column} * 1000000 as integer)"
         return f"case when typeof({column}) in ('integer', 'real') then {number} else {text} end"
 
     def _birth(self) -> str:
-        """When a person was born: 1 July where the month is not known, the 15th where the day is not."""
+        """The time of birth: 1 July if the month is unknown, the 15th if the day is unknown."""
         columns = self.columns["person"]
         month = "month_of_birth" if "month_of_birth" in columns else "null"
         day = "day_of_birth" if "day_of_birth" in columns else "null"
@@ -257,7 +257,7 @@ class OmopStore:
         return f"coalesce({self._micro('birth_datetime')}, {made})" if "birth_datetime" in columns else made
 
     def resolve(self, selection: Selection) -> Mapping[str, tuple[Code, ...]]:
-        """Concept ids as they are; `VOCABULARY/CODE` by the vocabulary; with those below them where asked for."""
+        """Concept ids are used as they are; `VOCABULARY/CODE` is looked up; descendants are added if selected."""
         resolved = {code: _known(code) for code in selection.listed}
         by_code = [code for code, concepts in resolved.items() if not concepts]
         vocabularies: dict[str, list[str]] = {}
@@ -307,7 +307,7 @@ class OmopStore:
         return {f"{_CONCEPT_UNIT}{int(concept)}": str(code) for concept, code in answer.itertuples(index=False)}
 
     def titles(self, codes: Sequence[Code]) -> Mapping[Code, tuple[str, str]]:
-        """`VOCABULARY/CODE` and the name of each concept that the vocabulary has."""
+        """`VOCABULARY/CODE` and the name of each known concept."""
         titles: dict[Code, tuple[str, str]] = {_BIRTH_CONCEPT: (BIRTH, "Birth"), _DEATH_CONCEPT: (DEATH, "Death")}
         listed = ", ".join(str(code) for code in codes)
         if listed:
@@ -320,7 +320,7 @@ class OmopStore:
         return {code: titles[code] for code in codes if code in titles}
 
     def summaries(self) -> Iterator[str]:
-        """Per table a question whose answer changes when the table does."""
+        """Yields, per table, a query whose answer changes when the table does."""
         for table, columns in _COLUMNS.items():
             if table != "concept":
                 numbers = [name for name in columns if name.endswith("_id")]
@@ -337,8 +337,8 @@ _NOTHING = "cast(null as double precision) as value, cast(null as varchar) as la
 
 
 def _known(code: str) -> tuple[int, ...]:
-    """A code that needs no vocabulary."""
-    own = {BIRTH: _BIRTH_CONCEPT, DEATH: _DEATH_CONCEPT}
-    if code in own:
-        return (own[code],)
+    """The concept of a code that needs no vocabulary; empty for other codes."""
+    concepts = {BIRTH: _BIRTH_CONCEPT, DEATH: _DEATH_CONCEPT}
+    if code in concepts:
+        return (concepts[code],)
     return (int(code),) if code.isdecimal() else ()

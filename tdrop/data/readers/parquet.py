@@ -1,4 +1,4 @@
-"""Parquet: values keep the types they were stored with; integers stay integers beside missing ones."""
+"""Parquet: values keep their stored types; integers stay integers in columns with missing values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tdrop.contracts import Record
 from tdrop.data import locations
 from tdrop.data.locations import Location, read_bytes
 
-#: A float, which pandas takes for integers beside a missing one, cannot hold every integer.
+#: By default pandas reads integers with missing values as floats, which cannot hold every integer.
 _WHOLE = {
     getattr(arrow, name)(): getattr(pd, f"{name.replace('u', 'U').replace('int', 'Int')}Dtype")()
     for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -22,7 +22,7 @@ _WHOLE = {
 
 
 class ParquetReader(Record):
-    """A Parquet file says everything itself."""
+    """A Parquet file needs no options."""
 
     def read(self, location: Location) -> pd.DataFrame:
         """Returns the table; the index is each row's number from 1."""
@@ -39,7 +39,7 @@ class ParquetReader(Record):
 
 def _read(content: bytes, location: Location) -> pd.DataFrame:
     file = arrow_parquet.ParquetFile(io.BytesIO(content))
-    # A few bytes can stand for any number of rows: what they unpack to counts.
+    # A few bytes can unpack to any number of rows, so the unpacked size counts.
     if file.metadata.num_rows * max(1, file.metadata.num_columns) * 8 > locations.LARGEST_BYTES:
         raise DataError(f"extract '{location.shown}' {locations.too_large()}")
     table = file.read()
@@ -50,7 +50,7 @@ def _read(content: bytes, location: Location) -> pd.DataFrame:
         if _is_bytes(column.type):
             table = table.set_column(place, column.name, _as_text(table.column(place), column.type))
         elif arrow.types.is_timestamp(column.type) and column.type.tz is not None:
-            # The same moments, whatever the file calls its time zone: not every name is known everywhere.
+            # The same moments in UTC, because not every machine knows every name of a time zone.
             moments = table.column(place).cast(arrow.timestamp(column.type.unit, "UTC"))
             table = table.set_column(place, column.name, moments)
     frame: pd.DataFrame = table.to_pandas(
@@ -60,7 +60,7 @@ def _read(content: bytes, location: Location) -> pd.DataFrame:
 
 
 def _refuse_other_encodings(table: arrow.Table, location: Location) -> None:
-    """A writer may store any bytes as text, and Arrow hands them on unread."""
+    """Refuses damaged values, and text that is not UTF-8, which Arrow reads without a check."""
     try:
         table.validate(full=True)
     except arrow.ArrowInvalid:
@@ -77,7 +77,7 @@ def _is_bytes(kind: arrow.DataType) -> bool:
 
 
 def _as_text(values: arrow.ChunkedArray, kind: arrow.DataType) -> arrow.Array:
-    """Bytes as the text they hold, a UUID or their hexadecimal digits."""
+    """Reads bytes as text, as a UUID, or as hexadecimal digits."""
     if isinstance(kind, arrow.BaseExtensionType):
         values = arrow.chunked_array([chunk.storage for chunk in values.chunks], type=kind.storage_type)
         listed = [None if value is None else str(uuid.UUID(bytes=value)) for value in values.to_pylist()]

@@ -1,6 +1,6 @@
-"""A table or query of a database, through SQLAlchemy: read-only, streamed, and silent about the address.
+"""A table or query of a database, through SQLAlchemy: read-only, streamed, without its address in any message.
 
-The address comes from an environment variable that the site names (`url_env`), never from a file.
+The address comes from an environment variable (`url_env`), never from a file.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tdrop.data.values import text_of_bytes
 
 #: Rows fetched at a time.
 CHUNK_ROWS = 50_000
-#: Steps of a sqlite query between two looks at the clock.
-_STEPS_BETWEEN_LOOKS = 100_000
-#: How long a lock of another program's is waited for at a time, which is what sqlite's driver does of itself.
+#: A sqlite query checks its time limit after this many steps.
+_STEPS_BETWEEN_CHECKS = 100_000
+#: How long to wait for another program's lock; sqlite's driver has the same default.
 LOCKED_SECONDS = 5
 _BYTES = (bytes, bytearray, memoryview)
-#: What sqlite says that holds no patient's value.
+#: Messages of sqlite without patients' values.
 _SAFE_MESSAGE = re.compile(
     r"(no such (?:table|column|function): [\w.]+|near \"\w+\": syntax error|incomplete input|file is not a database"
     r"|database disk image is malformed|attempt to write a readonly database|only execute one statement at a time)"
@@ -57,7 +57,7 @@ class SqlReader(Record):
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", self.url_env):
             raise ValueError("url_env is the name of an environment variable: letters, digits and underscores")
         if self.table is not None and not re.fullmatch(r"\w+(\.\w+)?", self.table):
-            raise ValueError("table is `name` or `schema.name`; quote any other name in a `query`")
+            raise ValueError("table is `name` or `schema.name`; use a `query` with quotes for any other name")
         if (self.table is None) == (self.query is None):
             raise ValueError("give either `table` or `query`")
         if self.query is not None and not re.match(r"\s*(select|with)\b", self.query, re.IGNORECASE):
@@ -66,12 +66,12 @@ class SqlReader(Record):
 
     @property
     def place(self) -> str:
-        """What is read, without the address."""
+        """Describes the table or query for messages, without the address."""
         return f"table '{self.table}' of ${self.url_env}" if self.table else f"query on ${self.url_env}"
 
     @property
     def dialect(self) -> str:
-        """Which kind of database it is, such as postgresql."""
+        """The kind of database, such as postgresql."""
         return self._address().get_backend_name()
 
     def read(self, location: Location) -> pd.DataFrame:
@@ -79,9 +79,10 @@ class SqlReader(Record):
         size, frames = 0, []
         with self._rows(location) as (names, chunks):
             if len(set(names)) < len(names):
-                raise DataError(f"{self.place}: a column name is given twice; name the columns apart in the query")
+                raise DataError(f"{self.place}: two columns have the same name; rename one of them in the query")
             for chunk in chunks:
-                frames.append(_frame(chunk, names))
+                columns = dict(enumerate(map(_column, zip(*chunk, strict=True))))
+                frames.append(pd.DataFrame(columns).set_axis(names, axis=1))
                 size += int(frames[-1].memory_usage(deep=True).sum())
                 if size > locations.LARGEST_BYTES:
                     raise DataError(f"{self.place} {locations.too_large()}")
@@ -90,7 +91,7 @@ class SqlReader(Record):
         return frame
 
     def fingerprint(self, location: Location) -> str:
-        """sha256 over names and rows; the order of rows, which a database does not promise, does not matter."""
+        """sha256 of names and rows in any order, because a database does not guarantee an order."""
         total = 0
         with self._rows(location) as (names, chunks):
             for row in (row for chunk in chunks for row in chunk):
@@ -99,10 +100,7 @@ class SqlReader(Record):
 
     @contextmanager
     def _rows(self, location: Location) -> Iterator[_Rows]:
-        """Yields the names of the columns, and the rows in chunks.
-
-        All of it happens inside a transaction that is rolled back.
-        """
+        """Yields the names of the columns, and the rows in chunks, in a transaction that is rolled back."""
         engine = self._engine()
         deadline = time.monotonic() + location.read_seconds
         try:
@@ -118,15 +116,17 @@ class SqlReader(Record):
             engine.dispose()
 
     def _refusal(self, error: Exception, location: Location, *, late: bool) -> DataError:
-        """What a database's error means; its own text may hold patients' values."""
+        """Returns our error for a database's error, whose own text may hold patients' values."""
         text = str(error)
         if isinstance(error, UnicodeError) or "not in repertoire" in _reason(error):
-            words = "the database holds text in another encoding than it says; name it in the address"
-            return DataError(f"{self.place}: {words} in {self.url_env}, such as ?client_encoding=latin1")
+            return DataError(
+                f"{self.place}: the database's text has another encoding than the database declares; name it in the "
+                f"address in {self.url_env}, such as ?client_encoding=latin1"
+            )
         if "Could not decode to UTF-8" in text:
             return DataError(f"{self.place}: the database holds text that is not UTF-8; write that text again in UTF-8")
         if "database is locked" in text or "lock timeout" in text:
-            words = "another program keeps the database locked; end that program, or try again later"
+            words = "another program locks the database; end that program, or try again later"
             return Unavailable(f"{self.place}: {words}")
         if late:
             words = "simplify the query, or set `read_seconds` in the site's YAML"
@@ -164,7 +164,7 @@ class SqlReader(Record):
             ) from None
 
     def _refuse_absent_file(self, url: sqlalchemy.URL) -> None:
-        """sqlite would make the file that it does not find: an empty database where there should be an error."""
+        """Refuses a sqlite file that does not exist: sqlite would create an empty database."""
         if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
             return
         path = url.database.removeprefix("file:").partition("?")[0]
@@ -190,18 +190,14 @@ class SqlReader(Record):
 
     def _statement(self) -> Any:
         if self.query is not None:
-            # Colons are casts in SQL, not parameters here.
+            # Colons are casts in SQL and not parameters.
             return sqlalchemy.text(self.query.replace(":", "\\:"))
         schema, _, name = (self.table or "").rpartition(".")
         return sqlalchemy.select(sqlalchemy.text("*")).select_from(sqlalchemy.table(name, schema=schema or None))
 
 
-def _frame(rows: list[tuple[Any, ...]], names: list[str]) -> pd.DataFrame:
-    return pd.DataFrame(dict(enumerate(map(_column, zip(*rows, strict=True))))).set_axis(names, axis=1)
-
-
 def _column(values: tuple[Any, ...]) -> pd.Series:
-    """One column as it was stored: whole numbers never become floats, which cannot hold every one of them."""
+    """A column with the stored values: whole numbers never become floats, which cannot hold all of them."""
     kinds = set(map(type, values)) - {type(None)}
     if kinds == {int} and all(value is None or -(2**63) <= value < 2**63 for value in values):
         return pd.Series(pd.array(values, dtype="Int64"))
@@ -213,7 +209,7 @@ def _column(values: tuple[Any, ...]) -> pd.Series:
 
 
 def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
-    """The chunks as one; a column that is of several types stays what each value is."""
+    """Joins the chunks; in a column of several types each value keeps its type."""
     mixed = [place for place, types in enumerate(zip(*(frame.dtypes for frame in frames), strict=True))
              if len(set(types)) > 1]  # fmt: skip
     if mixed:
@@ -231,7 +227,7 @@ def _chunks(result: sqlalchemy.CursorResult[Any], deadline: float) -> Iterator[l
 
 
 def _limit_time(connection: sqlalchemy.Connection, deadline: float) -> None:
-    """Asks the database itself to give up in time, where it can."""
+    """Sets a time limit in the database itself, where it has one."""
     left = max(1, int((deadline - time.monotonic()) * 1000))
     if connection.dialect.name == "postgresql":
         connection.execute(sqlalchemy.text(f"SET LOCAL statement_timeout = {left}"))
@@ -240,17 +236,17 @@ def _limit_time(connection: sqlalchemy.Connection, deadline: float) -> None:
         connection.execute(sqlalchemy.text(f"SET SESSION max_execution_time = {left}"))
     elif connection.dialect.name == "sqlite":
         driver: Any = connection.connection.driver_connection
-        driver.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_BETWEEN_LOOKS)
+        driver.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS_BETWEEN_CHECKS)
 
 
 def _encoding(url: sqlalchemy.URL) -> dict[str, str]:
-    """A PostgreSQL database that names no encoding would be met with bytes, its own version included."""
-    asked = url.drivername != "postgresql+psycopg" or "client_encoding" in url.query
-    return {} if asked else {"client_encoding": "utf8"}
+    """The client's encoding for PostgreSQL: without one, some databases return all text as bytes."""
+    given = url.drivername != "postgresql+psycopg" or "client_encoding" in url.query
+    return {} if given else {"client_encoding": "utf8"}
 
 
 def _forbid_writing(connection: sqlalchemy.Connection) -> None:
-    """Asks the database itself to refuse writing, where it can."""
+    """Makes the database itself refuse writing, where it can."""
     statements = {
         "postgresql": "SET TRANSACTION READ ONLY",
         "sqlite": "PRAGMA query_only = ON",
@@ -264,7 +260,7 @@ def _forbid_writing(connection: sqlalchemy.Connection) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong without the server's text, which may quote patients' values or the address."""
+    """The reason of an error without the server's text, which may quote patients' values or the address."""
     cause = getattr(error, "orig", None) or error
     safe = _SAFE_MESSAGE.search(str(cause)) if "sqlite" in type(cause).__module__ else None
     return safe.group(1) if safe else re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(cause).__name__).lower()

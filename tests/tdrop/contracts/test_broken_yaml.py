@@ -128,7 +128,7 @@ SITE_LINES = {
     "threshold_of_nothing": ("disclosure: {threshold: null}", "disclosure.threshold"), "no_location": ('location: ""', "location is empty"), "blank_location": ('location: "  "', "location is empty"),
     "list_among_codes": ("missing_codes: [[1]]", "expected a word or a number, got a list"), "nothing_among_codes": ("missing_codes: {age: [null]}", "expected a word or a number, got nothing"),
     "key_on_two_lines": ('"a\\nb": c', "unknown key 'a b'"), "key_without_end": (f"{'k' * 100}: c", "unknown key 'k{60}[.][.][.]'"),
-    "level_of_none": ("decision: {risk_level: .nan}", "decision.risk_level"), "two_levels": ("decision: {risk_level: 0.2, threshold: 0.3}", "one level and differ"), "level_in_per_cent": ("decision: {risk_level: 15%}", "decision.risk_level"),
+    "level_of_none": ("decision: {risk_level: .nan}", "decision.risk_level"), "two_levels": ("decision: {risk_level: 0.2, threshold: 0.3}", "the same level and differ"), "level_in_per_cent": ("decision: {risk_level: 15%}", "decision.risk_level"),
     "two_columns_for_one": ("renames: {a: age, b: age}", "2 columns of the extract are renamed to 'age'"), "renamed_to_nothing": ("renames: {a: null}", "renames.a"),
     "negative_threshold": ("disclosure: {threshold: -1, exempt: true}", "disclosure.threshold"), "a_risk_of_two": ("decision: {risk_level: 2}", "decision.risk_level"),
 }  # fmt: skip

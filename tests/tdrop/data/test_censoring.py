@@ -135,10 +135,10 @@ def test_the_rate_ranking_and_calibration_of_everybody_are_found_again(design: s
 def test_what_cannot_be_weighted_is_refused() -> None:
     x = np.random.default_rng(0).standard_normal((200, 2))
     early = followed(np.full(200, 2.0), np.zeros(200))
-    with pytest.raises(DataError, match="site 'a': nobody of 200 patients was followed to the horizon"):
+    with pytest.raises(DataError, match="site 'a': none of 200 patients was followed to the horizon"):
         weigh_outcomes(early, x, "site 'a'")
     few = followed([*np.full(160, 0.5), *np.full(40, 6.0)], np.zeros(200))
-    with pytest.raises(DataError, match="the 40 known outcomes say as much as 38 would, and 50 are needed"):
+    with pytest.raises(DataError, match="are worth only 38 effective patients, and 50 are needed"):
         weigh_outcomes(few, x, "site 'a'")
     hardly = followed([*np.full(3, 0.5), *np.full(197, 6.0)], np.arange(200) % 2)
     assert weigh_outcomes(hardly, x, "site 'a'")[0] is None, "under 2% left"

@@ -153,7 +153,7 @@ def test_a_list_of_eight_patients_is_scored_without_its_broken_line(
     assert (prepared.validation.read, prepared.validation.used, prepared.validation.quarantined) == (8, 7, 1)
     assert prepared.quarantine[["row", "rules"]].to_numpy().tolist() == [[4, "table.lines"]]
     assert prepared.contract == shared_network.contracts["prostate"]
-    with pytest.raises(DataError, match=r"1 line does not add up to records \(line 4\)"):
+    with pytest.raises(DataError, match=r"1 line is not a record \(line 4\)"):
         prepare(make_site(location=str(tmp_path / "batch.csv")), shared_network, home=tmp_path)
 
 
@@ -179,7 +179,7 @@ def test_an_extract_without_a_value_is_stopped(
     frame.to_csv(tmp_path / "north.csv", index=False)
     prepared = prepare(make_site(missing_codes=["NA"]), shared_network, home=tmp_path)
     assert prepared.validation.stopped
-    assert any("none of the 100 rows holds a single value" in item.sentence for item in prepared.validation.findings)
+    assert any("none of the 100 rows holds any value" in item.sentence for item in prepared.validation.findings)
 
 
 @pytest.mark.parametrize("form", ["SUM{:03d}", "Total {:03d}", "{}", "{}.0", "{:05d}", "Mean-{}"])

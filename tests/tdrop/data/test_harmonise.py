@@ -125,7 +125,7 @@ def test_one_number_is_not_mapped_twice(make_site: Any) -> None:
 
 def test_fractions_where_things_are_counted_are_not_blamed_on_the_decimal_mark() -> None:
     hint = hint_unreadable(series("1.5", "2.5", "3"), np.array([True, True, False]))
-    assert hint == "they are fractions, and the column counts: make it type continuous in the table"
+    assert hint == "they are fractions in a column of counts: make it type continuous in the table"
     assert "decimal commas" in hint_unreadable(series("1,5"), np.array([True]))
     assert "take `decimal` out" in hint_unreadable(series("1.5"), np.array([True]), ",")
 

@@ -143,7 +143,7 @@ def test_what_is_waited_for_is_said_early_and_again(tmp_path: Path, monkeypatch:
     finally:
         listen_to_notices(None)
     assert len(said) > 1
-    assert re.fullmatch(r"waiting for query on \$LIMITS_DB_URL since \d+ s; it is given up after \d+ s", said[0])
+    assert re.fullmatch(r"waiting for query on \$LIMITS_DB_URL since \d+ s; giving up after \d+ s", said[0])
 
 
 def test_a_server_that_never_answers_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,9 +106,9 @@ def test_ids_may_be_numbers_or_text(tmp_path: Path, prostate: Contract) -> None:
     ([f"P{index},maybe" for index in range(20)], r"20 of its 20 rows cannot be used \(20 unreadable outcome\)"),
     ([*outcomes(), *(f"P{index},{(index + 1) % 2}" for index in range(5))],
      r"10 of its 25 rows cannot be used \(10 contradicts another row\)"),
-    ([*outcomes(4), "X1,1", "X2,0", "X3,0", "X4,0", "X5,0"], "5 of its 9 rows name no patient"),
+    ([*outcomes(4), "X1,1", "X2,0", "X3,0", "X4,0", "X5,0"], "5 of its 9 rows are of none"),
     ([f",{index % 2}" for index in range(20)], "20 no patient id"),
-    (["X1,1", "X2,0"], "2 of its 2 rows name no patient of the cohort's 20"),
+    (["X1,1", "X2,0"], "2 of its 2 rows are of none of the cohort's 20"),
     ([], "has no rows; check that the export was complete"),
 ])  # fmt: skip
 def test_a_label_file_beyond_tolerance_is_refused(

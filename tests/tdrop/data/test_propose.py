@@ -55,7 +55,7 @@ def test_a_hospital_that_does_not_record_a_feature_is_usable_without_it(
     text = propose_site("north", tmp_path / "north.csv", prostate, network)
     site = parse_site(text, "north", network)
     assert site.not_recorded == ("comorbidity",)
-    assert "# guess (likely): no column is left that could hold it" in text
+    assert "# guess (likely): no unused column could hold it" in text
     source = prepare_frame(patients(300, 1), prostate, network.site("registry")).frame
     prepared = prepare(site, network, home=tmp_path, source=source)
     assert not prepared.validation.stopped
@@ -122,7 +122,7 @@ def test_what_the_source_maps_is_taken_over(
     text = propose_site("north", tmp_path / "n.csv", prostate, taught)
     site = parse_site(text, "north", taught)
     assert site.categories == {"comorbidity": {"1": "1", "2": "0"}, "stage": {"x": "T1"}}
-    assert text.count("as the source's file maps it") == 3
+    assert text.count("as in the source's YAML") == 3
 
 
 def test_what_cannot_be_guessed_is_left_open(
@@ -134,7 +134,7 @@ def test_what_cannot_be_guessed_is_left_open(
     )
     frame.to_csv(tmp_path / "north.csv", index=False)
     text = propose_site("north", tmp_path / "north.csv", prostate, network)
-    assert "nothing in the file is named like 'psa': is it one of lab_17?" in text
+    assert "no column of the file has a name like 'psa': is it one of lab_17?" in text
     # lab_17 may be it: nobody but a person can say that the site does without.
     assert '# not_recorded: ["psa"]' in text
     assert '# "q": one of none, prostatectomy, radiotherapy, hormone?' in text
