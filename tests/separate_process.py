@@ -33,6 +33,27 @@ with worker_processes(int(processes)):
     transfer_site(site, TransferSettings.model_validate_json(settings))
 print("imported", sorted({"torch", "great_expectations"} & set(sys.modules)))
 """
+#: Several transfers at once, each in a process of its own that its parent forked once it had loaded all that they need.
+TOGETHER = """
+import multiprocessing, os, sys
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+FigureCanvasSVG.print_svg = lambda _, stream, **__: stream.write("<svg/>")
+import great_expectations, mlflow.pyfunc, tasks.train
+from flows.transfer import transfer_site
+from tasks.settings import TransferSettings
+from tdrop.home import worker_processes
+settings, contracts, home, *sites = sys.argv[1:]
+os.environ.update(TDROP_CONTRACTS=contracts, TDROP_HOME=home)
+def run(site):
+    with worker_processes(0):
+        transfer_site(site, TransferSettings.model_validate_json(settings))
+started = [multiprocessing.get_context("fork").Process(target=run, args=(site,)) for site in sites]
+for process in started:
+    process.start()
+for process in started:
+    process.join()
+sys.exit(sum(process.exitcode != 0 for process in started))
+"""
 #: What it says where it waits.
 PAUSED = "waits after"
 #: A command of `tdrop` that writes down which packages it loaded.
@@ -81,6 +102,16 @@ def start_transfer(
         stderr=subprocess.STDOUT,
         text=True,
     )
+
+
+def transfer_together(workspace, settings, sites) -> tuple[int, str]:
+    """Transfers sites at once on the session's server; returns how many processes failed, and what all of them said."""
+    done = subprocess.run(
+        [sys.executable, "-c", TOGETHER, settings.model_dump_json(), workspace.contracts, workspace.home, *sites],
+        cwd=PROJECT, env={**os.environ, "PREFECT_LOGGING_LEVEL": "ERROR"},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout
 
 
 def wait_for_pause(process: subprocess.Popen[str], stage: str) -> None:

@@ -112,7 +112,7 @@ def test_no_page_asks_a_foreign_host(served):
             context = browser.new_context()
             context.on("request", lambda request, requests=requests: requests.append(request.url))
             page = context.new_page()
-            page.set_default_timeout(60_000)
+            page.set_default_timeout(LIMIT_SECONDS * 1000)
             page.on("websocket", lambda socket, requests=requests: requests.append(socket.url))
             for path in paths:
                 page.goto(f"{served.addresses[server]}{path}")

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pandas as pd
 import pytest
-from conftest import cheap, on_server, settle, transfer, transfer_several, write_tiny_network
+from conftest import cheap, compared_network, on_server, settle, transfer, transfer_several, write_tiny_network
 
 from flows.audit import audit_site
 from flows.transfer import TransferResult
@@ -199,18 +199,30 @@ def test_nothing_changed_means_nothing_to_do(network, settings):
     assert (workspace.latest("harbour") / "summary.json").read_text() == before
 
 
-def test_labels_reach_neither_models_nor_choice(network, settings, tmp_path):
+def test_labels_are_opened_after_the_models_are_locked_and_reach_neither_them_nor_the_choice(
+    network, settings, tmp_path, monkeypatch
+):
     """The target's outcomes turned round, and taken away: the models are the same to the last bit."""
     workspace, _ = network
     expected = predictions(workspace, "harbour")
     stages = ("shift.json", "matching.json", "choice.json")
+    # Nothing is in its store: whatever is made there is made beside these outcomes.
     other = write_tiny_network(tmp_path)
+    opened = []
+    real = labels.read_labels
+
+    def watch(*args, **kwargs):
+        opened.append(sorted(path.name for path in (other.root / "store" / "models").iterdir()))
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(labels, "read_labels", watch)
     outcomes = other.root / "demo" / "harbour_outcomes.csv"
     frame = pd.read_csv(outcomes)
     frame["died_10y"] = 1 - frame["died_10y"]
     frame.to_csv(outcomes, index=False)
     settle(outcomes.parent)
     transfer(other, "harbour", settings)
+    assert [len(locked) for locked in opened] == [1]
     assert predictions(other, "harbour") == expected
     for name in stages:
         assert (other.latest("harbour") / name).read_bytes() == (workspace.latest("harbour") / name).read_bytes()
@@ -221,29 +233,6 @@ def test_labels_reach_neither_models_nor_choice(network, settings, tmp_path):
     transfer(other, "harbour", settings)
     assert predictions(other, "harbour") == expected
     assert json.loads((other.latest("harbour") / "evaluation.json").read_text())["labelled"] == 0
-
-
-def test_the_number_of_processes_does_not_matter(network, settings, tmp_path):
-    workspace, _ = network
-    other = write_tiny_network(tmp_path)
-    transfer(other, "lakeside", settings)
-    name = "evaluation.json"
-    assert (other.latest("lakeside") / name).read_bytes() == (workspace.latest("lakeside") / name).read_bytes()
-
-
-def test_labels_are_opened_only_after_the_models_are_locked(network, settings, tmp_path, monkeypatch):
-    other = write_tiny_network(tmp_path)
-    opened = []
-    real = labels.read_labels
-
-    def watch(*args, **kwargs):
-        opened.append(sorted(path.name for path in (other.root / "store" / "models").iterdir()))
-        return real(*args, **kwargs)
-
-    monkeypatch.setattr(labels, "read_labels", watch)
-    transfer(other, "harbour", settings)
-    assert len(opened) == 1
-    assert len(opened[0]) == 1
 
 
 def test_a_site_that_stops_keeps_its_last_good_report(network, settings):
@@ -280,32 +269,28 @@ def test_a_site_that_stops_keeps_its_last_good_report(network, settings):
 
 
 def test_a_failed_site_does_not_take_the_network_down(network, settings, tmp_path):
-
-    other = write_tiny_network(tmp_path)
-    (other.root / "demo" / "hillside.csv").unlink()
-    results = transfer_several(other, ["hillside", "harbour"], settings, processes=0)
-    assert "hillside.csv" in results["hillside"].sentence
-    assert (other.latest("harbour") / "report.html").is_file()
-    assert not other.latest("hillside").exists()
-    assert "hillside.csv" in (other.site("hillside") / "stopped.html").read_text()
-    assert 'href="sites/hillside/stopped.html"' in (other.root / "index.html").read_text()
-
-
-def test_a_run_over_several_sites_says_in_prefect_who_has_no_result(session_server, settings, tmp_path):
-    """It is green, because it went on: an engineer who looks at nothing else must see it on it."""
+    """The run over both is green, because it went on: an engineer who looks at nothing else must see it on it."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import FlowFilter
     from prefect.client.schemas.sorting import FlowRunSort
 
-    workspace = write_tiny_network(tmp_path)
-    (workspace.root / "demo" / "hillside.csv").unlink()
-    with on_server(session_server), get_client(sync_client=True) as client:
-        transfer_several(workspace, ["hillside"], settings, processes=0)
+    workspace, _ = network
+    other = write_tiny_network(tmp_path)
+    (other.root / "demo" / "hillside.csv").unlink()
+    results = transfer_several(other, ["hillside", "harbour"], settings, processes=0)
+    assert "hillside.csv" in results["hillside"].sentence
+    assert not other.latest("hillside").exists()
+    assert "hillside.csv" in (other.site("hillside") / "stopped.html").read_text()
+    assert 'href="sites/hillside/stopped.html"' in (other.root / "index.html").read_text()
+    with get_client(sync_client=True) as client:
         ours = FlowFilter.model_validate({"name": {"any_": ["transfer-network"]}})
         run = client.read_flow_runs(flow_filter=ours, sort=FlowRunSort.START_TIME_DESC, limit=1)[0]
     assert run.state.is_completed()
     assert run.state.name == "Completed without hillside"
     assert "hillside.csv" in run.state.message
+    # And the number of processes does not matter.
+    evaluations = [(home.latest("harbour") / "evaluation.json").read_bytes() for home in (workspace, other)]
+    assert evaluations[0] == evaluations[1]
 
 
 def test_a_failed_method_is_reported_and_the_site_goes_on(network, settings, tmp_path, monkeypatch):
@@ -313,7 +298,7 @@ def test_a_failed_method_is_reported_and_the_site_goes_on(network, settings, tmp
         raise FitError("the loss is not finite in epoch 3; lower the learning rate")
 
     monkeypatch.setattr(method_class("mlp"), "fit", fail)
-    other = write_tiny_network(tmp_path)
+    other = compared_network(tmp_path)
     summary = transfer(other, "harbour", settings)
     assert summary.summary.failed_methods == ("mlp",)
     assert "lower the learning rate" in last_run(other, "harbour").trained.failed["mlp"]
