@@ -18,6 +18,7 @@ from tdrop.report.first_page import find_worst_group
 from tdrop.report.pages import render_template
 from tdrop.report.sentences import method_title
 from tdrop.report.summary import report_summary, unknowns
+from tdrop.report.text import moment, number
 from tdrop.report.watch import WatchSummary
 from tdrop.served import Promotion
 from tdrop.watch import (
@@ -128,7 +129,7 @@ def with_watch(card: Document, summary: WatchSummary | None) -> Document:
     if summary is not None:
         rests = f"{counted(summary.patients, 'new patient')} and {counted(summary.outcomes, 'known outcome')}"
         facts = (
-            Fact("stands", f"{summary.stand} after {rests}", "watch.json", _counts(patients=summary.patients)),
+            Fact("state", f"{summary.stand} after {rests}", "watch.json", _counts(patients=summary.patients)),
             *(Fact(rule.question, f"{rule.stand}. {rule.sentence}", "watch.json") for rule in summary.rules),
             *(Fact("what to do", sentence, "watch.json") for sentence in summary.advice),
         )
@@ -208,10 +209,10 @@ def _measured(row: Row) -> Fact | None:
     if row.value is None:
         return None
     ends = {"low": row.low, "high": row.high, "n": row.n}
-    interval = "" if row.low is None or row.high is None else f" ({row.low:.3f} to {row.high:.3f})"
+    interval = "" if row.low is None or row.high is None else f" ({number(row.low)} to {number(row.high)})"
     of = "" if row.n is None else f", {row.n:,} patients"
     numbers = {"value": row.value, **{name: float(end) for name, end in ends.items() if end is not None}}
-    return Fact(METRICS[row.metric].title, f"{row.value:.3f}{interval}{of}", "evaluation.json", numbers)
+    return Fact(METRICS[row.metric].title, f"{number(row.value)}{interval}{of}", "evaluation.json", numbers)
 
 
 def _worst(data: ReportData) -> Fact:
@@ -228,16 +229,16 @@ def _warnings(data: ReportData) -> Iterator[Fact]:
     summary = report_summary(data)
     yield Fact("verdict", f"{summary.verdict}. {summary.reason}", "shift.json")
     for thing in summary.things:
-        yield Fact("to know", thing, "report.html")
+        yield Fact("what to know", thing, "report.html")
 
 
 def _lineage(data: ReportData, promotion: Promotion, lineage: Mapping[str, str]) -> Iterator[Fact]:
     yield Fact("version", promotion.version, "MLflow")
-    yield Fact("promoted", f"by {promotion.by}, {promotion.when}", "promotion in MLflow")
+    yield Fact("promoted", f"by {promotion.by}, {moment(promotion.when)}", "promotion in MLflow")
     for name, value in lineage.items():
         yield Fact(name, value, "MLflow")
     if data.provenance is not None:
-        yield Fact("report of", data.provenance.created, "summary.json")
+        yield Fact("report made", moment(data.provenance.created), "summary.json")
         yield Fact("contract", data.provenance.contract, f"tables/{data.contract.name}.yaml")
         versions = ", ".join(f"{name} {number}" for name, number in data.provenance.versions.items())
         yield Fact("packages", versions, "run.json")
@@ -335,5 +336,5 @@ def _impact(data: ReportData) -> Iterator[Fact]:
 def _approval(promotion: Promotion) -> Iterator[Fact]:
     yield Fact("approved by", promotion.by, "promotion in MLflow")
     yield Fact("note", promotion.note, "promotion in MLflow")
-    yield Fact("when", promotion.when, "promotion in MLflow")
+    yield Fact("when", moment(promotion.when), "promotion in MLflow")
     yield Fact("who approves modifications", TO_WRITE)
