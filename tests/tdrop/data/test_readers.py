@@ -319,7 +319,7 @@ def test_a_database_that_names_no_encoding_is_read(
     monkeypatch.setenv("HOSPITAL_DB_URL", url.render_as_string(False))
     assert read_sql(tmp_path, query="select 'Müller' as id")["id"].tolist() == ["Müller"]
     latin = r"select convert_from('\x4de9'::bytea, 'SQL_ASCII') as id"
-    with pytest.raises(DataError, match=r"another encoding than it says; name it in the address in"):
+    with pytest.raises(DataError, match=r"another encoding than the database declares; name it in the address in"):
         read_sql(tmp_path, query=latin)
     monkeypatch.setenv("HOSPITAL_DB_URL", url.update_query_dict({"client_encoding": "latin1"}).render_as_string(False))
     assert read_sql(tmp_path, query=latin)["id"].tolist() == ["Mé"]
