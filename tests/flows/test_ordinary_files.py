@@ -154,7 +154,7 @@ def test_a_column_that_hardly_anybody_has_is_told_as_left_out(tmp_path: Path) ->
     validation = prepare(site, network, home=tmp_path, source=known).validation
     (found,) = [each for each in validation.findings if each.rule == "platelets.all_missing"]
     assert "116 of 120 values missing here" in found.sentence
-    assert "a model for this site does without it" in found.sentence
+    assert "a model for this site does without the column" in found.sentence
     assert not validation.stopped
 
 

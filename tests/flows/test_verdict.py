@@ -195,7 +195,7 @@ def test_a_refused_label_file_costs_the_labels_and_not_the_report(finished):
     outcomes = pd.read_csv(finished.root / "demo" / "harbour_outcomes.csv")
     refused = {
         "cannot be used": outcomes.assign(died_10y=outcomes["died_10y"].map({0: "value-a", 1: "value-b"})),
-        "name no patient": outcomes.assign(patient_id="X" + outcomes["patient_id"]),
+        "rows are of none": outcomes.assign(patient_id="X" + outcomes["patient_id"]),
         "contradicts another row": pd.concat([outcomes, outcomes.assign(died_10y=1 - outcomes["died_10y"])]),
     }
     for words, frame in refused.items():
