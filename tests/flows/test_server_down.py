@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from command import tdrop
-from conftest import write_tiny_network
+from conftest import compared_network
 from servers import prefect_server_in
 from waiting import LIMIT_SECONDS, wait_until
 
@@ -31,7 +31,7 @@ def test_silence_is_said_within_ten_seconds_and_ends_the_command_within_a_minute
 
 
 def test_a_server_killed_in_the_middle_costs_only_what_was_under_way(tmp_path, prefect_server, monkeypatch):
-    workspace = write_tiny_network(tmp_path)
+    workspace = compared_network(tmp_path)
     methods = ("--method", "mlp", "--method", "logistic_regression")
     arguments = ("transfer", "harbour", "--contracts", workspace.contracts, "--trials", "3", "--seeds", "1", *methods)
     command = [sys.executable, "-c", COMMAND, *arguments]
