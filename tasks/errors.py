@@ -7,7 +7,8 @@ convert '...'"), so only its class and the line of our code are kept. The messag
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from prefect.cache_policies import NO_CACHE
@@ -25,7 +26,7 @@ from tdrop.base import (
     resource_error,
 )
 from tdrop.disclosure import limit
-from tdrop.home import Interrupted, ResolvedSite, write_private
+from tdrop.home import REFUSED_EXTRACT, Interrupted, ResolvedSite, write_private
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,8 +43,8 @@ def sanitize_errors(fn: Callable[P, R]) -> Callable[P, R]:
         name = fn.__name__.replace("_", " ")
         try:
             return fn(*args, **kwargs)
-        except TdropError:
-            raise
+        except TdropError as error:
+            raise _without_counts(error, [*args, *kwargs.values()]) from None
         except (ConnectionError, TimeoutError) as error:
             raise Unavailable(f"{name}: {describe(error)}; try again later") from None
         except Exception as error:
@@ -56,11 +57,31 @@ def sanitize_errors(fn: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
+def _without_counts(error: TdropError, arguments: Sequence[object]) -> TdropError:
+    """The error as Prefect may keep it: a sentence with a number of rows stays at a site that hides small ones.
+
+    Names stand in quotation marks; any other number may count rows.
+    """
+    site = next((each for each in _flatten(arguments) if isinstance(each, ResolvedSite)), None)
+    unquoted = re.sub("'[^']*'", "", str(error))
+    if site is None or not limit(site.policy) or type(error) is not DataError or not re.search(r"\d", unquoted):
+        return error
+    file = site.workspace.site(site.name) / REFUSED_EXTRACT / "why.txt"
+    write_private(file, f"{error}\n")
+    return DataError(f"the data of site '{site.name}' cannot be used; why is in '{file}'")
+
+
+def _flatten(arguments: Iterable[object]) -> Iterator[object]:
+    """Arguments, and what stands in those that are lists."""
+    for argument in arguments:
+        yield from argument if isinstance(argument, list | tuple) else [argument]
+
+
 def refuse_labels(site: ResolvedSite, error: DataError) -> DataError:
     """The refusal of a label file as Prefect may keep it: without counts if the site hides small ones."""
     if not limit(site.policy) or isinstance(error, Unavailable):
         return error
-    file = site.workspace.site(site.name) / "refused" / "labels.txt"
+    file = site.workspace.site(site.name) / REFUSED_EXTRACT / "labels.txt"
     write_private(file, f"{error}\n")
     return LabelsRefused(f"the label file for site '{site.name}' was refused; why is in {file}", file)
 

@@ -8,16 +8,19 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from tasks.audit import AUDIT, Audit, compare_with_observed
 from tasks.evidence import SEED, fitted_propensity, load_predictions, unlike_patients
 from tasks.gather import moved_risks
 from tasks.labels import OUTCOMES, KnownLabels, measure_methods
 from tasks.run import EARLIER, Fits, Run
-from tdrop.base import DataError, Floats, Indices, plain, write_json, write_record
+from tasks.tracking import EXPERIMENTS, connect
+from tdrop.base import DataError, Floats, Indices, TdropError, plain, write_json, write_record
 from tdrop.disclosure import (
     Published,
     Question,
@@ -25,12 +28,24 @@ from tdrop.disclosure import (
     disclose,
     disclose_evaluation,
     limit,
+    outcomes_state,
     pick_stand_ins,
     state_of,
     to_number,
 )
 from tdrop.evaluate import Evaluation
-from tdrop.home import Ref, ResolvedSite, Workspace, digest_of, files, keyed_digest, load_pair, make_folder, site_stage
+from tdrop.home import (
+    Ref,
+    ResolvedSite,
+    Workspace,
+    digest_of,
+    files,
+    keyed_digest,
+    load_pair,
+    make_folder,
+    site_stage,
+    write_private,
+)
 from tdrop.report import ReportData, SiteSummary, report_summary, write_pages
 from tdrop.shift import (
     Ground,
@@ -43,6 +58,11 @@ from tdrop.shift import (
     match,
     propensity,
 )
+
+#: Below the home, what it remembers of what left; in a site's folder and as a tag in MLflow, by which memory it left.
+PUBLISHED, MARK, MEMORY = "published", "published.txt", "published_by"
+#: Tag of a record in MLflow that holds no number of the site, and says why.
+WITHHELD = "withheld"
 
 
 @dataclass(frozen=True)
@@ -82,7 +102,25 @@ def export_site(workspace: Workspace, run: Run, whole: ReportData, folder: Path,
 
 def published_in(workspace: Workspace) -> Published:
     """What has left of the sites of a home."""
-    return Published(workspace.main / "published")
+    return Published(workspace.main / PUBLISHED, keyed_digest(workspace.main, MEMORY)[:16])
+
+
+def left_elsewhere(workspace: Workspace, site: str) -> dict[str, str]:
+    """What shows that something of a site left, in its folder and in MLflow, with the memory that each names.
+
+    MLflow's record that is out of reach shows nothing: a report is written without it too.
+    """
+    mark = workspace.site(site) / MARK
+    marks = {MARK: mark.read_text(encoding="utf-8")} if mark.is_file() else {}
+    try:
+        client = connect(workspace)
+        experiments = [one.experiment_id for one in client.search_experiments(filter_string=EXPERIMENTS)]
+        wanted = f"tags.kind = 'site' AND tags.site = '{site}'"
+        runs = client.search_runs(experiments, wanted) if experiments else []
+    except TdropError:
+        return marks
+    recorded = (run for run in runs if WITHHELD not in run.data.tags and MEMORY in run.data.tags)
+    return marks | {run.info.run_id: run.data.tags[MEMORY] for run in recorded}
 
 
 def _write_disclosed(
@@ -90,18 +128,19 @@ def _write_disclosed(
 ) -> Leaving:
     """Writes what may leave, or once more what left last where the two together would tell of few patients."""
     published, now, question = published_in(workspace), patients_of(whole, workspace), _asked(whole, workspace, run)
-    data = leaving_data(workspace, run, whole)
+    elsewhere, data = left_elsewhere(workspace, run.site), leaving_data(workspace, run, whole)
     # Of two reports of nearly the same patients that are written at once, one comes after the other.
     with published.alone():
         # What is said of the report before must be what left, not what stayed.
         data = replace(data, previous=published.before(now, question, SiteSummary))
-        objection = published.objection(now, question, threshold, word=bool(word))
+        objection = published.objection(now, question, threshold, word=bool(word), elsewhere=elsewhere)
         if not objection:
-            published.keep(now, question, lambda files: write_export(data, files), word)
-        published.copy(question.site, folder)
+            published.keep(now, question, lambda files: write_export(data, files), word, elsewhere)
+            write_private(workspace.site(run.site) / MARK, published.memory)
+        left = published.copy(question.site, folder)
     if not objection:
         return Leaving(data)
-    return Leaving(data, f"{objection}: the two together would tell of few, so the report that left last stands")
+    return Leaving(data, f"{objection}, so {'the report that left last stands' if left else 'no report leaves'}")
 
 
 def is_withheld(workspace: Workspace, run: Run, whole: ReportData) -> bool:
@@ -109,9 +148,30 @@ def is_withheld(workspace: Workspace, run: Run, whole: ReportData) -> bool:
     threshold = limit(whole.site.disclosure)
     if not threshold:
         return False
-    return bool(
-        published_in(workspace).objection(patients_of(whole, workspace), _asked(whole, workspace, run), threshold)
+    now, question, elsewhere = (
+        patients_of(whole, workspace),
+        _asked(whole, workspace, run),
+        left_elsewhere(workspace, run.site),
     )
+    return bool(published_in(workspace).objection(now, question, threshold, elsewhere=elsewhere))
+
+
+def let_outcomes_leave(workspace: Workspace, site: str, ids: NDArray[Any], outcomes: NDArray[Any]) -> None:
+    """Remembers that a model with these outcomes (rows,) in it leaves; a DataError where few differ from before."""
+    threshold = limit(workspace.resolve(site).policy)
+    if not threshold:
+        return
+    published, question = published_in(workspace), Question(published_names(site)[2])
+    now = outcomes_state(ids, outcomes, keyed_digest(workspace.main, PUBLISHED)[:16])
+    elsewhere = left_elsewhere(workspace, site)
+    with published.alone():
+        objection = published.objection(now, question, threshold, elsewhere=elsewhere)
+        if objection:
+            raise DataError(
+                f"site '{site}' is not recalibrated: {objection}, and two models with few outcomes between them would "
+                f"tell these; wait until {threshold} more outcomes are known"
+            )
+        published.keep(now, question, lambda files: None)
 
 
 def copy_what_left(workspace: Workspace, site: str, folder: Path) -> str:
@@ -120,12 +180,17 @@ def copy_what_left(workspace: Workspace, site: str, folder: Path) -> str:
     A new report must be remembered, so that none of nearly the same patients leaves after it.
     """
     make_folder(folder)
-    if not published_in(workspace).copy(site, folder):
+    memory = workspace.main / PUBLISHED
+    if not Published(memory).copy(site, folder):
         raise DataError(
-            f"nothing of site '{site}' has left yet, and '{workspace.root}', which may only be read, cannot remember "
-            "what leaves; run `tdrop export` where it can be written"
+            f"no report of site '{site}' can leave: it must be remembered in '{memory}', which may only be read, so "
+            f"that none of nearly the same patients leaves later; run `tdrop export {site}` where "
+            f"'{workspace.root}' may be written"
         )
-    return "the home may only be read, so the report that left last is copied"
+    return (
+        f"the report that left last is copied, because a new one must be remembered in '{memory}', which may only be "
+        f"read; for a new one run `tdrop export {site}` where '{workspace.root}' may be written"
+    )
 
 
 def patients_of(data: ReportData, workspace: Workspace | None = None) -> State:
@@ -136,7 +201,7 @@ def patients_of(data: ReportData, workspace: Workspace | None = None) -> State:
     counts |= {item.rule: item.count for item in target.findings if item.about == "patients"}
     aside = {rule: to_number(count) for rule, count in counts.items()}
     theirs = None if source.simulated or source.public else data.source_frame
-    secret = {} if workspace is None else {"key": keyed_digest(workspace.main, "published")[:16]}
+    secret = {} if workspace is None else {"key": keyed_digest(workspace.main, PUBLISHED)[:16]}
     ids = data.contract.id_column
     return state_of(data.target_frame, data.y, aside=aside, source=theirs, ids=ids, **secret)
 
@@ -154,9 +219,9 @@ def question_of(data: ReportData, models: str = "", *, rehearsed: bool = False) 
     return Question(published_names(data.site.name)[rehearsed], digest_of(asked), models)
 
 
-def published_names(site: str) -> tuple[str, str]:
-    """What a site is called among what left: as itself, and where it played in a rehearsal."""
-    return site, f"rehearsal of {site}"
+def published_names(site: str) -> tuple[str, str, str]:
+    """What a site is called among what left: as itself, where it played in a rehearsal, and its recalibrations."""
+    return site, f"rehearsal of {site}", f"recalibration of {site}"
 
 
 def write_export(data: ReportData, folder: Path) -> SiteSummary:

@@ -12,11 +12,11 @@ from typing import Any
 from filelock import FileLock
 
 from tasks.audit import read_entries
-from tasks.export import leaving_data
+from tasks.export import WITHHELD, leaving_data
 from tasks.gather import SUMMARY, explain_referrals, gather, last_summary, rehearsal_sentences
 from tasks.registry import CARD_PAGE, PLAN_PAGE, champion_folder, champion_record
 from tasks.run import EARLIER, RUN, Run, last_run
-from tasks.site_record import WITHHELD, SiteRecord, site_record
+from tasks.site_record import SiteRecord, site_record
 from tdrop.base import DataError, TdropError, Unavailable, whole, write_record
 from tdrop.data import write_patients
 from tdrop.evaluate import patients_table

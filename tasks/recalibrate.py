@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tasks.audit import methods_to_refit, recalibration_prior, weighed_outcomes
-from tasks.export import is_withheld
+from tasks.export import is_withheld, let_outcomes_leave
 from tasks.labels import KnownLabels, read_list, stored_labels, weigh_labels
 from tasks.models import (
     CANDIDATE,
@@ -167,6 +167,7 @@ def recalibrate_site(
     change = replace(change, leaves=_have_left(workspace, site, those, known))
     version = None
     if change.name != AS_IT_IS:
+        let_outcomes_leave(workspace, site, those.target.ids, known.y)
         version = _register(workspace, site, (champion, registered), change, digest)
     before, shown = change.before, change.rung
     return RecalibrationResult(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
+from tasks.export import WITHHELD
 from tasks.models import find_model, log_model, point_candidate, register, same_model
 from tasks.site_record import MethodRecord, SiteRecord
 from tasks.tracking import PARENT, connect, experiment_id
@@ -157,7 +158,8 @@ def _log_or_find_model(
     from mlflow.entities import LoggedModelInput
 
     if method.served is None or record.candidate is None:
-        why = f"none: the verdict is {record.tags['verdict']}, so that no model may be used at this site"
+        why = record.tags.get(WITHHELD) or f"the verdict is {record.tags['verdict']}"
+        why = f"none: {why}, so that no model may be used at this site"
         client.set_tag(run_id, MODEL_TAG, why)
         return None
     model = find_model(client, experiment, record, method.method)

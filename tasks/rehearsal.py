@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from tasks.export import leaving_evaluation
+from tasks.export import WITHHELD, leaving_evaluation
 from tasks.models import MODELS_DIGEST
 from tasks.recording import DESCRIPTION, RECORD_KEY, recorded_run
 from tasks.run import last_run
-from tasks.site_record import DIGITS, WITHHELD
+from tasks.site_record import DIGITS
 from tasks.tracking import PARENT, PLAYED, connect, experiment_id
 from tdrop.disclosure import DECIMALS
 from tdrop.evaluate import Evaluation

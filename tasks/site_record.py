@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from tasks.export import Leaving, export_site
+from tasks.export import MEMORY, WITHHELD, Leaving, export_site, published_in
 from tasks.models import LINE, METHOD, MODELS_DIGEST, line_tag
 from tasks.run import Run
 from tdrop.base import plain, write_record
@@ -29,8 +29,6 @@ from tdrop.report import ReportData
 from tdrop.served import MODEL, SERVED, CalibrationLine, Description, Digests
 from tdrop.shift import SUPPORTED
 
-#: Tag of a record without numbers of the site: the reason.
-WITHHELD = "withheld"
 #: Decimals of metrics in MLflow: more are noise.
 DIGITS = 4
 #: Metrics of a trial at source patients who were left out of its fit.
@@ -128,7 +126,9 @@ def site_record(workspace: Workspace, run: Run, whole: ReportData, folder: Path)
         shutil.copyfile(workspace.latest(run.site) / "patients.csv", exported / "patients.csv")
     earned = _earned_line(whole)
     line = None if earned is None else disclose_line(earned, site.policy)
-    methods = _method_records(site, run, leaving, folder / "served", line)
+    # Outcomes that may not leave in a report may not leave in a model either.
+    serves = data.shift.serves and (line is None or not leaving.withheld)
+    methods = _method_records(site, run, leaving, folder / "served", line, serves=serves)
     return SiteRecord(
         site=run.site,
         tags={
@@ -141,8 +141,9 @@ def site_record(workspace: Workspace, run: Run, whole: ReportData, folder: Path)
             MODELS_DIGEST: stages.models.digest,
             "simulated": str(site.site.simulated).lower(),
             "verdict": data.verdict,
-            **({LINE: line_tag(line)} if line is not None else {}),
+            **({LINE: line_tag(line)} if line is not None and serves else {}),
             **({WITHHELD: leaving.withheld} if leaving.withheld else {}),
+            **({MEMORY: published_in(workspace).memory} if limit(site.policy) else {}),
         },
         params={name: _short(value) for name, value in run.settings.model_dump(mode="json").items()},
         metrics={} if leaving.withheld else _site_metrics(data, run.chosen),
@@ -194,7 +195,7 @@ def _earned_line(data: ReportData) -> CalibrationLine | None:
 
 
 def _method_records(
-    site: ResolvedSite, run: Run, leaving: Leaving, folder: Path, line: CalibrationLine | None
+    site: ResolvedSite, run: Run, leaving: Leaving, folder: Path, line: CalibrationLine | None, *, serves: bool
 ) -> list[MethodRecord]:
     policy, data = site.policy, leaving.data
     figures = {} if leaving.withheld else _figures(data)
@@ -221,7 +222,7 @@ def _method_records(
                 history=[] if leaving.withheld else _curve(refs[0].json("history.json"), limit(policy)),
                 files={**tables, **figures.get(method, {})},
                 seconds=_sum_of(ref.seconds for ref in refs),
-                served=str(_served(site, run, data, method, folder / method, line)) if data.shift.serves else None,
+                served=str(_served(site, run, data, method, folder / method, line)) if serves else None,
             )
         )
     return records

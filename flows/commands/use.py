@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, Printer, SiteName, contracts_option, make_printer
-from tdrop.base import UsageError
+from tdrop.base import DataError, UsageError
 
 if TYPE_CHECKING:
     from tdrop.home import Workspace
@@ -318,6 +318,8 @@ def export(
         if os.access(workspace.root, os.W_OK) or policy.exempt:
             word = f"{by}: {note}" if by and note else ""
             withheld = export_site(workspace, last, assemble(workspace, last), incoming, word).withheld
+            if withheld and not any(incoming.iterdir()):
+                raise DataError(f"nothing of site '{site}' is exported: {withheld}")
         else:
             withheld = copy_what_left(workspace, site, incoming)
         export_watch(workspace, site, incoming)

@@ -20,6 +20,7 @@ from .differences import (
     Question as Question,
     State as State,
     may_leave as may_leave,
+    outcomes_state as outcomes_state,
     patients_apart as patients_apart,
     state_of as state_of,
 )

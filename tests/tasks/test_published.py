@@ -10,11 +10,23 @@ import pandas as pd
 import pytest
 from disclosure_attack import Attack
 
-from tdrop.disclosure import FREE_MODELS, Published, Question, State, may_leave, patients_apart, shown_count, state_of
+from tdrop.disclosure import (
+    FREE_MODELS,
+    Published,
+    Question,
+    State,
+    may_leave,
+    outcomes_state,
+    patients_apart,
+    shown_count,
+    state_of,
+)
 from tdrop.report import SiteSummary
 
 THRESHOLD = 10
 QUESTION = Question("a", "age below 65")
+#: By the number in the id.
+AGES = 40.0 + np.random.default_rng(5).integers(50, size=10_000)
 
 
 def permits(published: Published, now: State, question: Question = QUESTION, *, word: bool = False) -> bool:
@@ -23,7 +35,7 @@ def permits(published: Published, now: State, question: Question = QUESTION, *, 
 
 def cohort(rows: int, first: int = 0) -> pd.DataFrame:
     ids = np.arange(first, first + rows)
-    return pd.DataFrame({"patient_id": [f"P{number}" for number in ids], "age": 40.0 + ids % 50})
+    return pd.DataFrame({"patient_id": [f"P{number}" for number in ids], "age": AGES[ids]})
 
 
 def write(frame: pd.DataFrame) -> Any:
@@ -121,6 +133,14 @@ AGAIN = {
     "under other ids": (lambda rows: _renamed(rows), False),
     "under other ids, without one": (lambda rows: _renamed(rows)[1:], False),
     "under other ids, without ten": (lambda rows: _renamed(rows)[10:], True),
+    "under other ids, a column measured anew": (lambda rows: _renamed(rows.assign(psa=rows["psa"] + 1e-9)), False),
+    "under other ids, a column measured anew, without one": (
+        lambda rows: _renamed(rows.assign(psa=rows["psa"] + 1e-9))[1:],
+        False,
+    ),
+    "of other patients": (lambda rows: measured(400, first=5000), True),
+    "with one outcome the other way round": (lambda rows: _flipped(rows, 1), False),
+    "with ten outcomes the other way round": (lambda rows: _flipped(rows, 10), True),
     "numbered in another order": (lambda rows: rows.assign(patient_id=rows["patient_id"].to_numpy()[::-1]), False),
 }
 
@@ -136,6 +156,10 @@ def _measured_in_part(rows: pd.DataFrame) -> pd.DataFrame:
 
 def _renamed(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(patient_id=[f"new{number}" for number in range(len(rows))])
+
+
+def _flipped(rows: pd.DataFrame, number: int) -> pd.DataFrame:
+    return rows.assign(outcome=rows["outcome"].where(rows.index >= number, 1 - rows["outcome"]))
 
 
 def measured(rows: int, first: int = 0) -> pd.DataFrame:
@@ -155,7 +179,89 @@ def test_an_extract_that_comes_again_in_another_form_is_recognised(published: Pu
     now = seen(change(measured(400)))
     assert permits(published, now) == allowed
     assert permits(published, now, Question("b", QUESTION.digest)) == allowed, "under another site's name"
-    assert permits(published, now, word=True) or again not in ("under other ids", "numbered in another order")
+    if again in ("under other ids", "under other ids, a column measured anew"):
+        assert permits(published, now, word=True)
+
+
+def few_values(rows: int, random: np.random.Generator) -> pd.DataFrame:
+    """Patients whose columns have four values each, so that none alone tells them apart."""
+    values = {f"item {number}": random.integers(4, size=rows) for number in range(8)}
+    return pd.DataFrame({"patient_id": [f"P{number}" for number in range(rows)], **values})
+
+
+def test_rows_under_other_ids_are_recognised_without_the_column_that_changed(published: Published) -> None:
+    random = np.random.default_rng(0)
+    rows = few_values(200, random)
+    published.keep(state_of(rows, None, ids="patient_id"), QUESTION, write(cohort(200)))
+    changed = _renamed(rows.assign(**{"item 3": rows["item 3"] + 4}))
+    assert "under other ids" in published.objection(state_of(changed, None, ids="patient_id"), QUESTION, THRESHOLD)
+    # The same people are asked about their item 3 anew, and other people are no old acquaintances.
+    again = rows.assign(**{"item 3": rows["item 3"] + 4})
+    assert permits(published, state_of(again, None, ids="patient_id"))
+    others = (few_values(200, random) for _ in range(8))
+    assert all(permits(published, state_of(_renamed(one), None, ids="patient_id")) for one in others)
+
+
+def test_other_patients_of_the_same_ages_are_not_taken_for_the_same(published: Published) -> None:
+    """A column of many values is as distinct as its patients are few."""
+    random = np.random.default_rng(0)
+    for size in (30, 50, 100, 400):
+        for time in range(8):
+            rows = pd.DataFrame({"patient_id": [f"{size} {time} {number}" for number in range(size)]})
+            rows["age"], rows["psa"] = np.round(random.normal(66, 8, size)), np.round(random.gamma(2, 5, size))
+            now = state_of(rows, None, ids="patient_id")
+            assert permits(published, now), (size, time)
+            if time < 2:
+                published.keep(now, QUESTION, write(rows))
+
+
+def test_one_patient_of_the_source_does_not_leave_by_another_target(published: Published) -> None:
+    """394 source patients leave as 390 and 395 as 400, whichever site's report says so."""
+    source = measured(395, first=1000)
+    first = state_of(cohort(400), None, source=source[:394], ids="patient_id")
+    published.keep(first, QUESTION, write(cohort(400)))
+    other, asked = cohort(300, first=5000), Question("b", "sex")
+    for rows, allowed in ((source[:394], True), (source, False), (source[:384], True)):
+        assert permits(published, state_of(other, None, source=rows, ids="patient_id"), asked) == allowed
+    flipped = source[:394].assign(outcome=lambda rows: rows["outcome"].where(rows.index != 3, 1 - rows["outcome"]))
+    assert not permits(published, state_of(other, None, source=flipped, ids="patient_id"), asked)
+
+
+def test_one_outcome_more_leaves_in_no_second_recalibration(published: Published) -> None:
+    """Nor does it where the first left in a report."""
+    people, outcomes = cohort(400)["patient_id"].to_numpy(), np.full(400, np.nan)
+    outcomes[:300] = np.arange(300) % 2
+    recalibration = Question("recalibration of a")
+    published.keep(state_of(cohort(400), outcomes, ids="patient_id"), QUESTION, write(cohort(400)))
+    assert permits(published, outcomes_state(people, outcomes), recalibration), "the same as in the report"
+    published.keep(outcomes_state(people, outcomes), recalibration, lambda folder: None)
+    one_more = np.where(np.arange(400) == 300, 1.0, outcomes)
+    assert not permits(published, outcomes_state(people, one_more), recalibration)
+    ten_more = np.where((np.arange(400) >= 300) & (np.arange(400) < 310), 1.0, outcomes)
+    assert permits(published, outcomes_state(people, ten_more), recalibration)
+    published.keep(outcomes_state(people, ten_more), recalibration, lambda folder: None)
+    assert permits(published, state_of(cohort(400), ten_more, ids="patient_id"))
+    one_flipped = np.where(np.arange(400) == 7, 1 - ten_more, ten_more)
+    assert not permits(published, state_of(cohort(400), one_flipped, ids="patient_id"))
+
+
+def test_what_left_by_another_memory_needs_a_persons_word(tmp_path: Path) -> None:
+    """The secret was lost, or the list of what left, or the home is a second one: MLflow and the site's folder tell."""
+    first, second = (Published(tmp_path / "published", memory) for memory in ("one", "another"))
+    people, others = (state_of(cohort(400, number), None, ids="patient_id") for number in (0, 5000))
+    export(first, cohort(400), tmp_path / "out")
+    for site in ("a", "b"):
+        assert "not remembered" in second.objection(others, Question(site, QUESTION.digest), THRESHOLD), "another key"
+    elsewhere = {"run 1": "one"}
+    empty = Published(tmp_path / "empty", "one")
+    assert "not remembered" in empty.objection(people, QUESTION, THRESHOLD, elsewhere=elsewhere), "no list"
+    assert not first.objection(people, QUESTION, THRESHOLD, elsewhere=elsewhere)
+    # A person's word holds for what was there to be seen, and for nothing that comes later.
+    assert not second.objection(people, QUESTION, THRESHOLD, word=True, elsewhere=elsewhere)
+    second.keep(people, QUESTION, write(cohort(400)), "Dr Chen: the key was lost", elsewhere)
+    assert not second.objection(people, QUESTION, THRESHOLD, elsewhere=elsewhere)
+    assert not permits(second, state_of(cohort(401), None, ids="patient_id"))
+    assert "not remembered" in second.objection(people, QUESTION, THRESHOLD, elsewhere={**elsewhere, "run 2": "one"})
 
 
 def test_a_source_that_changed_in_one_column_covers_no_patient_of_it(published: Published) -> None:

@@ -9,6 +9,7 @@ import re
 import socket
 import sqlite3
 import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,46 @@ def test_a_sqlite_file_that_is_not_there_is_not_made(tmp_path: Path, monkeypatch
     sqlite3.connect(tmp_path / "h.db").close()
     monkeypatch.setenv("LIMITS_DB_URL", f"sqlite:///{tmp_path / 'h.db'}")
     assert read_extract(sql_site("select 1 as x"), home=tmp_path, base=tmp_path)["x"].tolist() == [1]
+
+
+class CutOff(BaseHTTPRequestHandler):
+    """Speaks S3 for an object of 1,000 bytes, and hangs up after the first hundred."""
+
+    def do_HEAD(self) -> None:
+        self.send_response(200)
+        told = {"Content-Length": "1000", "ETag": '"1"', "Last-Modified": "Wed, 01 Jan 2020 00:00:00 GMT"}
+        for name, value in told.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.do_HEAD()
+        self.wfile.write(b"patient_id,age\n" + b"P1,60\n" * 14)
+        self.wfile.flush()
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+    def log_message(self, *_: Any) -> None:
+        """Says nothing."""
+
+
+def test_an_s3_connection_that_is_cut_in_the_middle_of_a_file_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part of an extract must not look like a small one."""
+    from s3fs import S3FileSystem
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), CutOff) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        settings = {"ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}", "MAX_ATTEMPTS": "1"}
+        settings |= {"ACCESS_KEY_ID": "tests", "SECRET_ACCESS_KEY": "tests", "DEFAULT_REGION": "eu-west-1"}
+        for name, value in settings.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        monkeypatch.setattr(S3FileSystem, "retries", 1)
+        S3FileSystem.clear_instance_cache()
+        with pytest.raises(Unavailable, match=r"extract 's3://bucket/a\.csv' did not answer .*; try again later"):
+            read_extract(site_at("s3://bucket/a.csv"), home=tmp_path, base=tmp_path)
+        server.shutdown()
+    S3FileSystem.clear_instance_cache()
 
 
 def test_a_place_that_never_answers_keeps_nobody_in_threads_either() -> None:
