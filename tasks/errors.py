@@ -7,7 +7,6 @@ convert '...'"), so only its class and the line of our code are kept. The messag
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeVar
 
@@ -25,8 +24,8 @@ from tdrop.base import (
     notice_another_try,
     resource_error,
 )
-from tdrop.disclosure import limit
-from tdrop.home import REFUSED_EXTRACT, Interrupted, ResolvedSite, write_private
+from tdrop.disclosure import limit, without_numbers
+from tdrop.home import Interrupted, ResolvedSite, files, write_private
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -63,10 +62,9 @@ def _without_counts(error: TdropError, arguments: Sequence[object]) -> TdropErro
     Names stand in quotation marks; any other number may count rows.
     """
     site = next((each for each in _flatten(arguments) if isinstance(each, ResolvedSite)), None)
-    unquoted = re.sub("'[^']*'", "", str(error))
-    if site is None or not limit(site.policy) or type(error) is not DataError or not re.search(r"\d", unquoted):
+    if site is None or not limit(site.policy) or type(error) is not DataError or without_numbers(str(error), ""):
         return error
-    file = site.workspace.site(site.name) / REFUSED_EXTRACT / "why.txt"
+    file = site.workspace.site(site.name) / files.REFUSED_EXTRACT / "why.txt"
     write_private(file, f"{error}\n")
     return DataError(f"the data of site '{site.name}' cannot be used; why is in '{file}'")
 
@@ -81,7 +79,7 @@ def refuse_labels(site: ResolvedSite, error: DataError) -> DataError:
     """The refusal of a label file as Prefect may keep it: without counts if the site hides small ones."""
     if not limit(site.policy) or isinstance(error, Unavailable):
         return error
-    file = site.workspace.site(site.name) / REFUSED_EXTRACT / "labels.txt"
+    file = site.workspace.site(site.name) / files.REFUSED_EXTRACT / "labels.txt"
     write_private(file, f"{error}\n")
     return LabelsRefused(f"the label file for site '{site.name}' was refused; why is in {file}", file)
 

@@ -13,6 +13,7 @@ from .cells import (
     shown_share as shown_share,
     step_of as step_of,
     to_number as to_number,
+    without_numbers as without_numbers,
 )
 from .differences import (
     FREE_MODELS as FREE_MODELS,

@@ -9,6 +9,7 @@ a sum therefore needs no company: the sum is not known well enough to give it aw
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
@@ -47,6 +48,11 @@ def limit(policy: Policy) -> int:
 def to_number(value: Amount) -> int:
     """Returns a count as a number; nothing is known of a hidden one."""
     return 0 if isinstance(value, Hidden) else round(value)
+
+
+def without_numbers(sentence: str, instead: str) -> str:
+    """Returns a sentence that names no number but in quotation marks, as of files and columns; else `instead`."""
+    return instead if re.search(r"\d", re.sub("'[^']*'", "", sentence)) else sentence
 
 
 def is_small(value: Any, threshold: int) -> bool:

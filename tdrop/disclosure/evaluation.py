@@ -28,6 +28,7 @@ from tdrop.disclosure.cells import (
     shown_share,
     step_of,
     to_grid,
+    without_numbers,
 )
 from tdrop.disclosure.documents import (
     disclose_censoring,
@@ -288,6 +289,10 @@ def disclose(document: Document, policy: Policy) -> Document:
         forecast=None if data.forecast is None else disclose_forecast(data.forecast, policy),
         labels=None if data.labels is None else disclose_labels(data.labels, policy),
         left_out=None if data.left_out is None else disclose_left_out(data.left_out, policy),
+        failed_methods={
+            method: without_numbers(why, "the site's own report says why")
+            for method, why in data.failed_methods.items()
+        },
         # The report before may hold whole counts; whoever exports puts the one that left in its place.
         previous=None,
         # Curves over single patients tell of single ones: only tables of rounded numbers leave.

@@ -244,18 +244,21 @@ def test_no_digest_that_leaves_can_be_tried_by_whoever_guesses_the_rows(workspac
 def test_a_home_that_lost_its_memory_lets_no_report_leave_without_a_word(workspace, tmp_path, monkeypatch, lost):
     """MLflow and the site's folder still say that a report left, and which memory knows it."""
     monkeypatch.setenv("TDROP_HOME", workspace.home)
-    monkeypatch.setenv("TDROP_CONTRACTS", workspace.contracts)
+    run = last_run(workspace, SITE)
+    whole = assemble(workspace, run)
+    export = ["export", SITE, "--folder", tmp_path / "out", "--contracts", workspace.contracts]
     (workspace.root / lost).rename(tmp_path / lost)
     try:
-        run = last_run(workspace, SITE)
-        whole = assemble(workspace, run)
         assert is_withheld(workspace, run, whole)
         (workspace.site(SITE) / MARK).rename(tmp_path / MARK)
         assert is_withheld(workspace, run, whole), "by MLflow alone"
         (tmp_path / MARK).rename(workspace.site(SITE) / MARK)
-        if lost == "published":
-            with pytest.raises(DataError, match="nothing of site 'harbour' is exported: something left of this site"):
-                tdrop("export", SITE, "--folder", tmp_path / "out")
+        words = {
+            "digest.key": "was altered on disk .*; run `tdrop transfer harbour --again`",
+            "published": "nothing of site 'harbour' is exported: something left of this site",
+        }
+        with pytest.raises(DataError, match=words[lost]):
+            tdrop(*export)
     finally:
         file = workspace.root / lost
         shutil.rmtree(file) if file.is_dir() else file.unlink(missing_ok=True)
@@ -351,7 +354,7 @@ def test_a_user_without_rights_gets_one_sentence(workspace, tmp_path):
     try:
         for order in (["status"], ["export", SITE, "--folder", str(tmp_path / "out")]):
             done = run_without_rights(workspace, *order)
-            assert done.returncode == 1, done.stderr
+            assert done.returncode == 2, done.stderr
             assert done.stderr.startswith("tdrop: ")
             assert done.stderr.count("\n") == 1, done.stderr
             assert workspace.home in done.stderr

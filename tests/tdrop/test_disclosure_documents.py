@@ -259,10 +259,16 @@ def test_a_choice_leaves_as_finely_as_its_patients_allow_and_nothing_of_few_matc
     assert (few.log_loss, few.behind, few.standard_error) == (None, None, None)
 
 
+def test_why_a_method_failed_leaves_without_a_number_of_patients(secret_report: Any) -> None:
+    why = {"mlp": "method 'mlp': 7 of 143 rows hold values that are not finite", "mc_dropout": "it did not end"}
+    shown = disclose(replace(secret_report, failed_methods=why), Disclosure())
+    assert shown.failed_methods == {"mlp": "the site's own report says why", "mc_dropout": "it did not end"}
+
+
 #: Fields of a report that pass disclosure as they are: no numbers of patients, or rendered only through counts that are
 #: hidden. A new field is either disclosed or named here.
 PASSED = {
-    "site", "source_title", "contract", "predictions", "unlike", "source_frame", "target_frame", "failed_methods",
+    "site", "source_title", "contract", "predictions", "unlike", "source_frame", "target_frame",
     "refused_labels", "provenance", "promotion", "rehearsal", "source_titles", "small_sources", "has_card",
 }  # fmt: skip
 
