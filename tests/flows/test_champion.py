@@ -6,11 +6,9 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -22,8 +20,10 @@ from unittest import mock
 import pandas as pd
 import pytest
 from command import tdrop
-from conftest import cheap, settle, transfer as run_transfer, write_tiny_network
+from conftest import cheap, compared_network, settle, transfer as run_transfer
+from waiting import LIMIT_SECONDS, wait_until
 
+from flows.orchestration import free_port
 from tasks.export import export_site
 from tasks.models import CANDIDATE, MODELS_DIGEST, copy_of
 from tasks.publish import assemble, refresh_report
@@ -48,13 +48,12 @@ ROWS = {
     "comorbidity": [0.0, 1.0],
     "treatment": ["prostatectomy", "hormone"],
 }
-SERVING_SECONDS = 300
 
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory):
     """One tiny site, transferred but not promoted."""
-    workspace = write_tiny_network(tmp_path_factory.mktemp("champion"))
+    workspace = compared_network(tmp_path_factory.mktemp("champion"))
     run_transfer(workspace, "harbour", cheap("logistic_regression", "transductive_dropout"))
     return workspace
 
@@ -165,9 +164,7 @@ def test_mlflow_serves_the_champion(workspace, tmp_path):
 @contextmanager
 def served(workspace, model, log):
     """The address of a model served by MLflow's own command, from this environment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(free_port())
     programs = Path(sys.executable).parent
     environment = {
         **os.environ,
@@ -185,11 +182,8 @@ def served(workspace, model, log):
         )
     try:
         address = f"http://127.0.0.1:{port}"
-        deadline = time.monotonic() + SERVING_SECONDS
-        while not answers(f"{address}/ping"):
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < deadline, log.read_text()
-            time.sleep(0.5)
+        wait_until(lambda: answers(f"{address}/ping") or process.poll() is not None, log.read_text)
+        assert process.poll() is None, log.read_text()
         yield address
     finally:
         with suppress(ProcessLookupError):
@@ -199,7 +193,7 @@ def served(workspace, model, log):
 
 def ask(request):
     """Asks this machine, whatever proxy the environment names."""
-    return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=SERVING_SECONDS)
+    return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=LIMIT_SECONDS)
 
 
 def answers(address) -> bool:
@@ -244,7 +238,7 @@ def test_two_scores_at_once_download_the_same_model(workspace, monkeypatch):
 
     kept = workspace.root / "models" / "tdrop-harbour"
     shutil.rmtree(kept)
-    real, both = tasks.models.download, threading.Barrier(2, timeout=SERVING_SECONDS)
+    real, both = tasks.models.download, threading.Barrier(2, timeout=LIMIT_SECONDS)
 
     def together(registered, folder):
         real(registered, folder)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import transfer, write_tiny_network
+from conftest import compared_network, transfer
 
 from tasks.registry import promote_candidate
 from tasks.run import last_run
@@ -36,7 +36,7 @@ SETTINGS = TransferSettings(
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory):
-    found = write_tiny_network(tmp_path_factory.mktemp("committee"))
+    found = compared_network(tmp_path_factory.mktemp("committee"))
     transfer(found, "harbour", SETTINGS)
     return found
 

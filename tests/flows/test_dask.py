@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import TINY_METHODS, at, leave_reports_out, transfer_several, write_tiny_network
+from conftest import TINY_METHODS, at, compared_network, leave_reports_out, transfer_several, write_tiny_network
 from waiting import LIMIT_SECONDS
 
 from flows.transfer_command import Workers, dask_scheduler
@@ -41,7 +41,7 @@ def test_neither_a_killed_worker_nor_sites_at_once_change_a_digit(
     settings = tiny_settings.model_copy(update={"methods": tuple(METHODS), "method_settings": METHODS})
 
     def transfer_all(folder, **where):
-        workspace = write_tiny_network(tmp_path / folder)
+        workspace = compared_network(tmp_path / folder)
         (workspace.root / "demo" / "hillside.csv").unlink()
         results = transfer_several(workspace, ["harbour", "hillside", "lakeside"], settings, **where)
         assert "does not exist" in results.pop("hillside").sentence

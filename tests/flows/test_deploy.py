@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 from command import tdrop
-from conftest import PROJECT, TINY_METHODS, transfer, write_tiny_network
+from conftest import PROJECT, TINY_METHODS, compared_network, transfer, write_tiny_network
 from servers import prefect_server_in
 
 from flows.deployments import BODY, plan_file
@@ -143,7 +143,7 @@ def served(tmp_path_factory):
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     folder = tmp_path_factory.mktemp("deploy")
-    workspace = write_tiny_network(folder)
+    workspace = compared_network(folder)
     with (
         prefect_server_in(folder / "prefect") as (api, _),
         temporary_settings({PREFECT_API_URL: api}),

@@ -14,7 +14,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from command import tdrop
-from conftest import PROJECT, cheap, settle, transfer as run_transfer, write_tiny_network
+from conftest import (
+    PROJECT,
+    cheap,
+    compared_network,
+    settle,
+    transfer as run_transfer,
+    write_tiny_network,
+)
 from filelock import FileLock, Timeout
 from leaving_numbers import against_the_rules
 
@@ -64,7 +71,7 @@ def transfer(workspace) -> dict:
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory, prefect_server):
-    workspace = write_tiny_network(tmp_path_factory.mktemp("leaving"))
+    workspace = compared_network(tmp_path_factory.mktemp("leaving"))
     hide_small_counts(workspace)
     keep_patients(workspace, PATIENTS)
     transfer(workspace)
@@ -302,7 +309,7 @@ def test_a_stopped_site_leaves_a_letter_and_a_red_run(tmp_path, prefect_server):
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.sorting import FlowRunSort
 
-    workspace = write_tiny_network(tmp_path)
+    workspace = compared_network(tmp_path)
     hide_small_counts(workspace)
     extract = workspace.root / "demo" / f"{SITE}.csv"
     pd.read_csv(extract).head(PATIENTS).drop(columns="age").to_csv(extract, index=False)
@@ -407,7 +414,7 @@ def test_what_leaves_is_counted_over_stand_ins(workspace):
 
 def test_an_outcome_more_leaves_neither_in_a_card_nor_in_a_recalibration(tmp_path, prefect_server, monkeypatch):
     """The model is the same and its version knows nothing of the report that was withheld since."""
-    workspace = write_tiny_network(tmp_path)
+    workspace = compared_network(tmp_path)
     monkeypatch.setenv("TDROP_HOME", workspace.home)
     hide_small_counts(workspace)
     outcomes = workspace.root / "demo" / f"{SITE}_outcomes.csv"
@@ -440,7 +447,7 @@ def test_a_rehearsal_remembers_what_left_of_a_site_and_counts_the_same_patients(
 
 
 def test_a_source_whose_label_file_is_refused_leaves_no_number(tmp_path, prefect_server):
-    workspace = write_tiny_network(tmp_path)
+    workspace = compared_network(tmp_path)
     hide_small_counts(workspace)
     file = Path(workspace.contracts) / "sites" / f"{SITE}.yaml"
     file.write_text(file.read_text().replace("role: target", "role: both"))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from conftest import PROJECT, write_tiny_network
+from conftest import PROJECT, compared_network
 from waiting import LIMIT_SECONDS
 
 from flows.orchestration import free_port, prefect_command, start_server
@@ -59,7 +59,7 @@ def _find_programs() -> Path:
 
 
 def test_a_transfer_is_kept_in_a_prefect_server_on_postgres(database, tmp_path):
-    workspace = write_tiny_network(tmp_path)
+    workspace = compared_network(tmp_path)
     port = free_port()
     url = f"http://127.0.0.1:{port}/api"
     command = [sys.executable, "-m", "flows.cli", "transfer", SITE, "--contracts", workspace.contracts, "--seeds", "1"]

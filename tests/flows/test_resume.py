@@ -8,7 +8,7 @@ import signal
 
 import pytest
 from command import tdrop
-from conftest import TINY_METHODS, cheap, leave_reports_out, settle, transfer, write_tiny_network
+from conftest import TINY_METHODS, cheap, compared_network, leave_reports_out, settle, transfer
 from separate_process import start_transfer, wait_for_pause, worker_processes_of
 from waiting import is_gone, wait_until
 
@@ -37,7 +37,7 @@ def evaluation(workspace) -> bytes:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory, settings):
     """A site whose run nobody disturbed; tests leave it as they found it."""
-    workspace = write_tiny_network(tmp_path_factory.mktemp("undisturbed"))
+    workspace = compared_network(tmp_path_factory.mktemp("undisturbed"))
     with pytest.MonkeyPatch.context() as patch:
         leave_reports_out(patch)
         transfer(workspace, SITE, settings)
@@ -54,7 +54,7 @@ def state_of(flow_run: str) -> tuple[str, str]:
 
 
 def test_a_killed_run_goes_on_and_ends_with_the_same_digits(undisturbed, settings, tmp_path, monkeypatch):
-    workspace = write_tiny_network(tmp_path)
+    workspace = compared_network(tmp_path)
     process = start_transfer(workspace, settings, SITE, 1, pauses=("fit",))
     wait_for_pause(process, "fit")
     wait_until(lambda: len(list((workspace.root / "store").glob("model/[!.]*"))) >= 2)

@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from conftest import PROJECT, write_tiny_network
+from conftest import PROJECT, compared_network, write_tiny_network
 from waiting import LIMIT_SECONDS, wait_until
 
 from flows.training import collect_fits
@@ -55,7 +55,7 @@ def wait_for(workspace, stage: str, process) -> None:
 
 @pytest.mark.parametrize(("order", "sites", "moment"), MOMENTS)
 def test_an_interrupted_transfer_ends_and_chooses_nothing(prefect_server, tmp_path, order, sites, moment):
-    workspace = write_tiny_network(tmp_path)
+    workspace = write_tiny_network(tmp_path) if moment in ("prepared", "matching") else compared_network(tmp_path)
     process = start(workspace, sites)
     wait_for(workspace, moment, process)
     # Of two sites the second may begin seconds after the first one's fits; it is interrupted too where it has begun.

@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 
 import pytest
-from conftest import cheap, leave_reports_out, transfer as run_transfer, write_tiny_network
+from conftest import cheap, compared_network, leave_reports_out, transfer as run_transfer
 from waiting import postgres_server
 
 from tasks.registry import CHAMPION, delete_site_runs, promote_candidate, restore_champion
@@ -36,7 +36,7 @@ def postgres():
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory, postgres, settings):
     """A site that was transferred with its record on PostgreSQL."""
-    workspace = write_tiny_network(tmp_path_factory.mktemp("recorded"))
+    workspace = compared_network(tmp_path_factory.mktemp("recorded"))
     (workspace.root / "mlflow.db").unlink()
     with pytest.MonkeyPatch.context() as patch:
         leave_reports_out(patch)
@@ -53,7 +53,7 @@ def on_postgres(postgres, monkeypatch):
 @pytest.fixture
 def workspace(tmp_path, monkeypatch):
     leave_reports_out(monkeypatch)
-    return write_tiny_network(tmp_path)
+    return compared_network(tmp_path)
 
 
 def transfer(workspace, settings):
