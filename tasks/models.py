@@ -129,13 +129,17 @@ def register(workspace: Workspace, run_id: str, record: SiteRecord, logged: Any)
     client, name = connect(workspace), model_name(record.site)
     with _accepting("RESOURCE_ALREADY_EXISTS"):
         client.create_registered_model(name, description=ABOUT)
-    registered = client.create_model_version(name, logged.model_uri, run_id, model_id=logged.model_id)
     described = read_record(Description, Path(str(record.candidate), SERVED))
-    tags = {**record.tags, "method": record.chosen, "run": run_id, ENCODED: described.encoded}
-    tags[REGISTERED] = copy_of(workspace, registered).stored_seal()
-    for key, value in tags.items():
-        client.set_model_version_tag(name, registered.version, key, value)
-    client.update_model_version(name, registered.version, record.about_model())
+    registered = client.create_model_version(
+        name,
+        logged.model_uri,
+        run_id,
+        model_id=logged.model_id,
+        tags={**record.tags, "method": record.chosen, "run": run_id, ENCODED: described.encoded},
+        description=record.about_model(),
+    )
+    seal = copy_of(workspace, registered).stored_seal()
+    client.set_model_version_tag(name, registered.version, REGISTERED, seal)
     return str(registered.version)
 
 
