@@ -26,7 +26,7 @@ def pause(event):
         assert event.stage != "fit" or processes == "0" or "torch" not in sys.modules
         print(PAUSED, event.stage, flush=True)
         sys.stdin.readline()
-progress.listen(pause)
+progress.add_listener(pause)
 import os
 os.environ.update(TDROP_CONTRACTS=contracts, TDROP_HOME=home)
 with worker_processes(int(processes)):

@@ -38,7 +38,7 @@ def test_every_state_is_shown_with_its_reason(tiny_network):
         ("go", None, None, "`tdrop promote harbour --by NAME --note TEXT`"),
         ("stop", None, None, "why no model is offered"),
         ("caution", {"version": "2", "method": "ensemble", "by": "Dr Chen", "when": "2026-11-18T08:00:00"},
-         "version 2 (ensemble), by Dr Chen, 2026-11-18", "`tdrop score harbour FILE`"),
+         "version 2 (Ensemble), by Dr Chen, 2026-11-18", "`tdrop score harbour FILE`"),
     ],
 )  # fmt: skip
 def test_verdict_champion_and_next_step_follow_the_last_report(tiny_network, verdict, promotion, champion, step):
