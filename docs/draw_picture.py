@@ -14,7 +14,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from flows.orchestration import START_LIMIT_SECONDS, answers, free_port
+from flows.orchestration import START_LIMIT_SECONDS, free_port, is_up
 from tasks.recording import view_address, view_key
 from tasks.tracking import EXPERIMENTS, connect
 from tdrop.home.workspace import Workspace
@@ -42,7 +42,7 @@ def draw_servers(browser: Browser, workspace: Workspace) -> None:
     prefect, mlflow = (f"http://127.0.0.1:{port}" for port in ports.values())
     try:
         for _ in range(START_LIMIT_SECONDS):
-            if answers(f"{mlflow}/health") and answers(f"{prefect}/api/health"):
+            if is_up(f"{mlflow}/health") and is_up(f"{prefect}/api/health"):
                 break
             time.sleep(1)
         page = browser.new_page(viewport={"width": 1500, "height": 860})

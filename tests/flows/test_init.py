@@ -158,7 +158,7 @@ BAD = {
         lambda: ward().assign(cT=[f"{row / 7:.3f}" for row in range(197)] + ["many", "few", "some"]),
         {"outcome": "cT"},
         DataError,
-        "holds 197 numbers and 3 texts",
+        "holds 197 numbers and 3 other texts",
     ),
     "an_id_that_repeats": (
         lambda: ward().assign(**{"Pat-ID": "1"}), {"outcome": "died"}, DataError, "199 of 200 rows repeat"),

@@ -22,9 +22,9 @@ from waiting import LIMIT_SECONDS, is_gone, wait_until
 from flows.orchestration import (
     SERVER_NOTE,
     UI_LOCK,
-    answers,
     find_ui_server,
     free_port,
+    is_up,
     prefect_server,
     require_free_port,
     start_server,
@@ -95,7 +95,7 @@ def test_a_second_one_on_the_same_home_is_told_where_the_first_is(served, monkey
 
 def test_the_note_of_a_killed_one_leads_nowhere_although_another_answers_there(served, tmp_path):
     write_private(tmp_path / SERVER_NOTE, f"{served.addresses['prefect']}/api")
-    assert answers(f"{served.addresses['prefect']}/api/health")
+    assert is_up(f"{served.addresses['prefect']}/api/health")
     assert find_ui_server(tmp_path) is None
     (tmp_path / UI_LOCK).touch()
     assert find_ui_server(tmp_path) is None
@@ -130,8 +130,8 @@ def test_no_page_asks_a_foreign_host(served):
 def test_ctrl_c_stops_both_and_leaves_nothing_beside_the_home(served):
     served.process.send_signal(signal.SIGINT)
     assert served.process.wait(LIMIT_SECONDS) == 0
-    assert not answers(f"{served.addresses['prefect']}/api/health")
-    assert not answers(f"{served.addresses['mlflow']}/health")
+    assert not is_up(f"{served.addresses['prefect']}/api/health")
+    assert not is_up(f"{served.addresses['mlflow']}/health")
     assert find_ui_server(served.home) is None
     assert {file.name for file in (served.home / "logs").iterdir()} == {"prefect.log", "mlflow.log"}
     assert {file.name for file in served.folder.iterdir()} == {"home"}, "something was written beside the home"
