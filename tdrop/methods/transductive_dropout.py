@@ -147,7 +147,7 @@ class TransductiveNetwork(NeuralNetwork):
         self.task = shape.task
         self._lambda = method.lambda_
         self._temperature = method.temperature
-        self._workspace = Workspace()
+        self._scratch = Buffers()
 
     def loss(self, batch: TrainingBatch, pool: Pool | None) -> Tensor:
         """Loss of the mean prediction on the source plus lambda times the regulariser."""
@@ -176,7 +176,7 @@ class TransductiveNetwork(NeuralNetwork):
 
     def release(self) -> None:
         """Frees the buffers of the passes."""
-        self._workspace = Workspace()
+        self._scratch = Buffers()
 
     def training_outputs(self, x: Tensor, pool: Pool) -> Tensor:
         """Outputs (passes, rows) with fresh noise for every pass, row and unit."""
@@ -223,7 +223,7 @@ class TransductiveNetwork(NeuralNetwork):
         """The same as `run_passes`, for training two hidden layers."""
         weights = (self.layers.weight(1), self.layers.bias(1), self.layers.output_weight())
         sums: Tensor = ConcretePasses.apply(  # type: ignore[no-untyped-call]
-            shared.first, shared.odds, *weights, (noise[0], noise[1]), self._workspace
+            shared.first, shared.odds, *weights, (noise[0], noise[1]), self._scratch
         )
         return sums * self._last_scale(shared.scale) + self.layers.bias(-1)
 
@@ -251,7 +251,7 @@ def transductive_regulariser(source: Tensor, target: Tensor) -> Tensor:
     return torch.log1p(source).mean() + (torch.log1p(target) - torch.log(target + _SMALLEST)).mean()
 
 
-class Workspace:
+class Buffers:
     """Buffers that are reused from step to step; one forward must be followed by its backward."""
 
     def __init__(self) -> None:
@@ -269,7 +269,7 @@ class ConcretePasses(torch.autograd.Function):
     """sum over units of w * h2 / (a2 + N2), h2 = tanh(h1 / (a1 + N1) W + b), for M passes, differentiated by hand.
 
     Takes h1 (rows, units) multiplied by a1 and its scale, odds a (rows, 2), W, b, w (units,), the two noises
-    (passes, rows, units) and a workspace; returns (passes, rows), to be multiplied by a2 and its scale. With w
+    (passes, rows, units) and buffers; returns (passes, rows), to be multiplied by a2 and its scale. With w
     (units, K) for K classes it returns (passes, rows, K).
 
     It does what `run_passes` does, which a test checks. It is faster because it works pass by pass on tensors that stay
@@ -292,14 +292,14 @@ class ConcretePasses(torch.autograd.Function):
         bias: Tensor,
         last: Tensor,
         noises: tuple[Tensor, Tensor],
-        workspace: Workspace,
+        buffers: Buffers,
     ) -> Tensor:
         passes, rows, units = noises[1].shape
         first = first + _NOT_ZERO
-        masked = workspace.get("masked", passes, rows, first.shape[1])
-        hidden = workspace.get("hidden", passes, rows, units)
-        below = workspace.get("below", passes, rows, units)
-        scratch_in, scratch = workspace.get("in", rows, first.shape[1]), workspace.get("out", rows, units)
+        masked = buffers.get("masked", passes, rows, first.shape[1])
+        hidden = buffers.get("hidden", passes, rows, units)
+        below = buffers.get("below", passes, rows, units)
+        scratch_in, scratch = buffers.get("in", rows, first.shape[1]), buffers.get("out", rows, units)
         sums, squares = first.new_empty(2, passes, rows, *last.shape[1:]).unbind(0)
         weigh = torch.mv if last.dim() == 1 else torch.mm
         odds_in, odds_out = odds[:, :1].contiguous(), odds[:, 1:].contiguous()
@@ -312,7 +312,7 @@ class ConcretePasses(torch.autograd.Function):
             weigh(scratch, last, out=total)
             weigh(scratch.div_(d), last, out=square)
         ctx.save_for_backward(first, weight, last, squares)
-        ctx.workspace = workspace
+        ctx.buffers = buffers
         return sums
 
     @staticmethod
@@ -321,11 +321,11 @@ class ConcretePasses(torch.autograd.Function):
         passes, rows = gradient.shape[:2]
         inputs, units = weight.shape
         single = last.dim() == 1
-        workspace: Workspace = ctx.workspace
-        masked = workspace.get("masked", passes, rows, inputs)
-        hidden = workspace.get("hidden", passes, rows, units)
-        inner = workspace.get("below", passes, rows, units)
-        scratch_in, scratch = workspace.get("in", rows, inputs), workspace.get("out", rows, units)
+        buffers: Buffers = ctx.buffers
+        masked = buffers.get("masked", passes, rows, inputs)
+        hidden = buffers.get("hidden", passes, rows, units)
+        inner = buffers.get("below", passes, rows, units)
+        scratch_in, scratch = buffers.get("in", rows, inputs), buffers.get("out", rows, units)
         folded = (weight * last).t().contiguous() if single else weight.t().contiguous()
         to_masked, to_squared = first.new_zeros(2, rows, inputs).unbind(0)
         to_last, to_bias = torch.zeros_like(last), first.new_zeros(units)
