@@ -41,6 +41,7 @@ from .records import (
 from .rows import (
     MOST_TWINS as MOST_TWINS,
     ascending as ascending,
+    by_first_number as by_first_number,
     count_persons as count_persons,
     deal_persons as deal_persons,
     draw_persons as draw_persons,

@@ -5,6 +5,7 @@ Persons are numbers (rows,), the same for the rows of one person and for no othe
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -62,3 +63,9 @@ def draw_persons(persons: Indices, generator: np.random.Generator, times: int = 
     drawn = generator.integers(0, count, size=(times, count)) + count * np.arange(times)[:, None]
     often = np.bincount(drawn.ravel(), minlength=count * times).reshape(times, count)
     return often[:, person]
+
+
+def by_first_number(label: str) -> tuple[float, bool, str]:
+    """Sorts bands by their first number, "under 65" before "65 to 74", and labels without one last."""
+    number = re.search(r"\d+(\.\d+)?", label)
+    return (float(number.group()) if number else float("inf"), number is None or number.start() == 0, label)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tdrop.base import DataError, Indices, Mask, Summary, Task
+from tdrop.base import DataError, Indices, Mask, Summary, Task, by_first_number
 from tdrop.data import CensoringModel
 from tdrop.evaluate.numbers import KnownOutcomes, resample_all
 from tdrop.evaluate.records import Evaluation
@@ -122,15 +121,9 @@ def _group_rows(subgroups: Mapping[str, NDArray[Any]] | None, rows: int) -> dict
         labels = np.asarray(members, dtype=object)
         if labels.shape != (rows,):
             raise DataError(f"subgroup '{title}' covers {len(labels):,} patients and {rows:,} were predicted")
-        for label in sorted({str(label) for label in labels}, key=_natural):
+        for label in sorted({str(label) for label in labels}, key=by_first_number):
             groups[f"{title}: {label}"] = np.flatnonzero(labels.astype(str) == label)
     return groups
-
-
-def _natural(label: str) -> tuple[float, bool, str]:
-    """Sorts bands by their first number, "under 65" before "65 to 74", and labels without one last."""
-    number = re.search(r"\d+(\.\d+)?", label)
-    return (float(number.group()) if number else float("inf"), number is None or number.start() == 0, label)
 
 
 def _known(

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.base import DataError, Doubles, Feature, Numbers, Task
+from tdrop.base import DataError, Doubles, Feature, Numbers, Task, by_first_number
 from tdrop.metrics import FEWEST_EVENTS, delong
 from tdrop.watch.numbers import FeatureMean, FeatureSums, GroupPlace, WatchNumbers
 from tdrop.watch.patients import UNKNOWN, USED_UP, KnownPatients, ScoredPatients, new_persons, new_test
@@ -253,7 +253,7 @@ class WatchState:
             evidence={rule: value / float(np.log(10)) for rule, value in self._log_wealth().items()},
             ranking=self.ranking,
             features=features,
-            groups={name: GroupPlace.of(mean) for name, mean in self.groups.items()},
+            groups={name: GroupPlace.of(self.groups[name]) for name in sorted(self.groups, key=_by_title_and_band)},
             findings=self.findings,
         )
 
@@ -351,6 +351,12 @@ def _always_valid(patients: int) -> float:
     rho = (-2 * np.log(ALPHA) + np.log(-2 * np.log(ALPHA) + 1)) / TYPICAL_OUTCOMES
     scaled = patients * rho + 1
     return max(NORMAL, float(np.sqrt(2 * scaled / (patients * rho) * np.log(np.sqrt(scaled) / ALPHA))))
+
+
+def _by_title_and_band(name: str) -> tuple[str, tuple[float, bool, str]]:
+    """Sorts groups ("Age: 65 to 74") by their title, then from the lowest band on."""
+    title, _, label = name.partition(": ")
+    return title, by_first_number(label)
 
 
 def _add_groups(

@@ -156,3 +156,11 @@ def test_a_concept_shift_is_called_by_its_name(begun):
     hidden = summarise_watch(begun.add_batch(batch(4, 3, 10_000), "2026-02"), HIDING, ENCODER, leaving=True)
     assert hidden.patients == 0
     assert not any(isinstance(rule.patients, Hidden) for rule in hidden.rules)
+
+
+def test_age_bands_stand_from_the_youngest_on(begun):
+    groups = list(grown(begun, [200, 200])[-1].numbers().groups)
+    ages = [name.partition(": ")[2] for name in groups if name.startswith("Age")]
+    assert len(ages) > 2
+    assert ages[0].startswith("under"), ages
+    assert ages[1:] == sorted(ages[1:]), ages
