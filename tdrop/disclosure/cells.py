@@ -277,14 +277,16 @@ _HOW: Mapping[str, Callable[[Any, int, float], Any]] = {
 
 
 def by_rule(record: Document, threshold: int, rows: float = 0, /, **instead: Any) -> Document:
-    """Returns a record with its numbers by their rules, or as `instead` says.
+    """Returns a record with its numbers by their rules, or as `instead` says; None where there is none.
 
     Args:
-        record: Of a class in `RULES`.
+        record: Of a class in `RULES`, or None.
         threshold: Of disclosure.
         rows: On how many patients its losses and AUROCs rest; the fewer, the coarser they leave.
         instead: Values by field.
     """
+    if record is None:
+        return record
     values = {
         name: _HOW[rule](getattr(record, name), threshold, rows)
         for rule, names in RULES[type(record).__name__].items()

@@ -157,6 +157,9 @@ def may_leave(now: State, left: Iterable[State], threshold: int) -> bool:
     """Whether a state tells nothing of few patients to someone who has every state that left."""
     now = {part: prints for part, prints in now.items() if not part.startswith((COLUMN, BESIDES))}
     before = list(left)
+    # A person may have let it leave beside one of nearly the same patients.
+    if any(now.keys() <= then.keys() and not patients_apart(now, then) for then in before):
+        return True
     if any(0 < apart < threshold for then in before for apart in _apart(now, then)):
         return False
     parts = ([now[part], *(then[part] for then in before if part in then)] for part in now if part not in WITH_ASIDE)
@@ -224,10 +227,10 @@ class Published:
     ) -> str:
         """Why a report may not leave beside all that did, whatever site they named; empty where it may.
 
-        Reports of nearly the same people are compared patient by patient, and reports by nearly the same source by the
-        source's. Another question about the same people needs `threshold` of them to be others, a person's `word`, or
-        to have left before. Both rules hold across sites, because an extract may be named twice, and after a site was
-        erased.
+        Reports of nearly the same people are compared patient by patient. Another question about the same people needs
+        `threshold` of them to be others, a person's `word`, or to have left before; so does a report by nearly the same
+        patients of the source. These rules hold across sites, because an extract may be named twice, and after a site
+        was erased.
 
         Args:
             now: The state of the patients.
@@ -242,14 +245,15 @@ class Published:
             for then, asked in before
             if asked.site == question.site or _mostly(now, then, WHO) or _recognised(now, then, threshold)
         ]
-        if not may_leave(now, [then for then, _ in near], threshold):
-            return f"fewer than {threshold} patients differ from those of a report that left before"
         source = {part: prints for part, prints in now.items() if part.startswith("source")}
-        if not may_leave(source, [then for then, _ in before if _mostly(source, then, source)], threshold):
-            return f"fewer than {threshold} patients of the source differ from those of a report that left before"
+        own = {part: prints for part, prints in now.items() if part not in source}
+        if not may_leave(own, [then for then, _ in near], threshold):
+            return f"fewer than {threshold} patients differ from those of a report that left before"
         if word:
             return ""
         let = "(a person lets this one leave with `tdrop export --by` and `--note`)"
+        if not may_leave(source, [then for then, _ in before if _mostly(source, then, source)], threshold):
+            return f"fewer than {threshold} patients of the source differ from those of a report that left before {let}"
         if self._not_remembered(question.site, elsewhere):
             return (
                 "something left of this site that is not remembered here, because it left another home, or "

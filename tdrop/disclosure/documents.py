@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     # A check of an extract uses this module and loads no method.
     from tdrop.base import Count
     from tdrop.choose import Choice, ChoiceRow, Trial
-    from tdrop.data import CensoringSummary, LabelCounts
+    from tdrop.data import LabelCounts
     from tdrop.evaluate import LeftOut
     from tdrop.forecast import Forecast, HeldOutSite, SiteNumber
     from tdrop.served import CalibrationLine
@@ -125,11 +125,6 @@ def _variances(site: HeldOutSite) -> dict[SiteNumber, float]:
     """The sampling variance of the number that a forest plot draws."""
     drawn: tuple[SiteNumber, ...] = ("auroc", "rmse")
     return {name: round(site.variances[name], 4) for name in drawn if name in site.variances}
-
-
-def disclose_censoring(censoring: CensoringSummary, policy: Policy) -> CensoringSummary:
-    """Returns the rounded counts of source patients who left before the horizon."""
-    return by_rule(censoring, limit(policy)) if limit(policy) else censoring
 
 
 def disclose_left_out(left_out: LeftOut, policy: Policy) -> LeftOut:

@@ -31,7 +31,6 @@ from tdrop.disclosure.cells import (
     without_numbers,
 )
 from tdrop.disclosure.documents import (
-    disclose_censoring,
     disclose_choice,
     disclose_forecast,
     disclose_labels,
@@ -300,7 +299,7 @@ def disclose(document: Document, policy: Policy) -> Document:
         weight=None,
         follow_up=None,
         followed={},
-        censoring=None if data.censoring is None else disclose_censoring(data.censoring, policy),
+        censoring=by_rule(data.censoring, limit(policy)),
         # Lists of new patients overlap, and so would what is said of them.
         moved_by=None,
         unseen_classes=(),

@@ -227,6 +227,23 @@ def test_one_patient_of_the_source_does_not_leave_by_another_target(published: P
     assert not permits(published, state_of(other, None, source=flipped, ids="patient_id"), asked)
 
 
+def test_a_person_lets_a_report_leave_by_a_source_that_few_patients_tell_from_another(published: Published) -> None:
+    """A registry that grows by three rows a week would else end every report at all its targets."""
+    source = measured(397, first=1000)
+    published.keep(state_of(cohort(400), None, source=source[:394], ids="patient_id"), QUESTION, write(cohort(400)))
+    asked = Question("b", "sex")
+    now, later = (state_of(cohort(300, first), None, source=source, ids="patient_id") for first in (5000, 6000))
+    assert "(a person lets this one leave" in published.objection(now, asked, THRESHOLD)
+    assert permits(published, now, asked, word=True)
+    published.keep(now, asked, write(cohort(300)), "Dr Chen: the registry's last week")
+    assert permits(published, now, asked), "it left"
+    assert permits(published, later, Question("c", "sex")), "so did these patients of the source"
+    fewer = state_of(cohort(300, first=6000), None, source=source[:396], ids="patient_id")
+    assert not permits(published, fewer, Question("c", "sex")), "the word was about no others"
+    one_more = state_of(cohort(301, first=5000), None, source=source, ids="patient_id")
+    assert not permits(published, one_more, asked, word=True), "the site's own patients are another matter"
+
+
 def test_one_outcome_more_leaves_in_no_second_recalibration(published: Published) -> None:
     """Nor does it where the first left in a report."""
     people, outcomes = cohort(400)["patient_id"].to_numpy(), np.full(400, np.nan)
