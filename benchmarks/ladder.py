@@ -9,7 +9,7 @@ patients: by their true risks where these are simulated, by their outcomes where
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -20,7 +20,7 @@ from scipy.special import expit
 from benchmarks.problems import PAIRS, transfer_problems
 from benchmarks.public_tables import COLLECTIONS, Sides, collection
 from benchmarks.results import Estimate, Results, Row, Table
-from benchmarks.units import Options, run_units
+from benchmarks.units import Options, run_grid
 from tdrop.base import Cohort, Doubles
 from tdrop.evaluate import RUNGS, FeatureScale, choose_prior, climb, fit_rung, site_models
 from tdrop.forecast import (
@@ -39,7 +39,7 @@ from tdrop.shift import judge_known_outcomes, judge_shift, propensity
 
 LABELS = (10, 20, 50, 100, 200, 400)
 SITES, FIRST_JUDGED, DRAWS = 45, 1_000, 2
-ROWS, LARGE_ROWS = 2_500, 4_000
+ROWS = 2_500
 #: Patients whose outcome is never drawn, so that every number of outcomes is judged on the same others; a real site
 #: keeps a third of its patients, and at least so many.
 OTHERS, FEWEST_OTHERS = 1_500, 100
@@ -47,30 +47,28 @@ OTHERS, FEWEST_OTHERS = 1_500, 100
 NOTHING, INTERCEPT, SLOPE, EFFECTS, ALL = "nothing", "intercept", "slope", "effects", "intercept, slope and effects"
 SHIFTS = (NOTHING, INTERCEPT, SLOPE, EFFECTS, ALL)
 #: Log odds of a usual patient, for outcomes in some 7, 20 and 40%.
-BASES = {"7%": -2.9, "20%": -1.7, "40%": -0.5}
-#: Draws of sites with a true intercept of 1, and sites behind the false alarms of audits; how many outcomes are known.
-LARGE_DRAWS, ALARM_SITES, LISTS = 200, 200, (50, 100, 200)
+BASES = (-2.9, -1.7, -0.5)
+#: Sites behind the false alarms of audits, and how many of their outcomes are known.
+ALARM_SITES, LISTS = 200, (50, 100, 200)
 
 
 def run(options: Options) -> Results:
-    """Runs the three parts."""
+    """Climbs the ladder at every site, and counts the false alarms of audits."""
     about = (
         "Log loss of a site's other patients under the recommended rung, minus the model's as it is (below 0 is a "
         "gain), and the part of the gain of the best rung in hindsight: the rung of lowest mean loss at each site and "
         "number of outcomes. Simulated sites say so. Real sites come from SurvSet, and settling did not see them."
     )
-    tables = [_ladder_table(options), _large_table(options), _alarm_table(options)]
-    return Results("What a few outcomes can do", about, tables)
+    return Results("What a few outcomes can do", about, [_ladder_table(options), _alarm_table(options)])
 
 
 def _ladder_table(options: Options) -> Table:
     count = 4 if options.quick else options.seeds_or(SITES)
     simulated = [f"simulated {seed}" for seed in range(FIRST_JUDGED, FIRST_JUDGED + count)]
     groups = {"simulated": simulated} if options.quick else {"simulated": simulated, "real": _real_problems()}
+    labels, draws = (LABELS[:3], 1) if options.quick else (LABELS, DRAWS)
     names = [name for group in groups.values() for name in group]
-    labels = list(LABELS[:3] if options.quick else LABELS)
-    units = [{"name": name, "labels": labels, "draws": 1 if options.quick else DRAWS} for name in names]
-    drawn = pd.DataFrame(chain.from_iterable(run_units(options, "ladder", climb_site, units)))
+    drawn = run_grid(options, "ladder", climb_site, site=names, labels=[labels], draws=[draws])
     for shift in SHIFTS:
         groups[f"simulated: {shift} differs"] = [name for name in simulated if _shift_of(name) == shift]
     rows = [row for group, sites in groups.items() for row in _rows(group, drawn[drawn["site"].isin(sites)])]
@@ -106,9 +104,9 @@ def _real_problems() -> list[str]:
     return problems
 
 
-def climb_site(name: str, labels: list[int], draws: int) -> list[dict[str, Any]]:
+def climb_site(site: str, labels: Sequence[int], draws: int) -> list[dict[str, Any]]:
     """Draws outcomes of one site again and again, and follows every rung: by rung, the change in log loss."""
-    sides, truth, stopped = _site(name)
+    sides, truth, stopped = _site(site)
     source, target, everybody = sides.source, sides.target, sides.outcomes
     others = min(OTHERS, max(FEWEST_OTHERS, len(everybody) // 3))
     method = build("logistic_regression", refits=5)
@@ -131,8 +129,8 @@ def climb_site(name: str, labels: list[int], draws: int) -> list[dict[str, Any]]
                     after = fit_rung(rung, y, risk, X=X, prior=prior).apply(risk, X)[judged]
                 losses[rung] = _loss(truth[judged], after)
             changes = {rung: losses[rung] - losses[RUNGS[0]] if rung in losses else None for rung in RUNGS}
-            drawn = {"site": name, "outcomes": number, "recommended": ladder.recommended}
-            results.append({**drawn, "change": changes[ladder.recommended], **changes})
+            recommended = {"recommended": ladder.recommended, "change": changes[ladder.recommended]}
+            results.append({"outcomes": number, **recommended, **changes})
     return results
 
 
@@ -165,7 +163,7 @@ def simulated_site(seed: int) -> Sides:
     """Draws a source and a site that differs from it by one of `SHIFTS`; every third site is far from its source."""
     generator = np.random.default_rng([seed, 5])
     far, shift = seed % 3 == 0, SHIFTS[seed // 3 % len(SHIFTS)]
-    features, base = int(generator.choice([4, 8, 15])), float(generator.choice(list(BASES.values())))
+    features, base = int(generator.choice([4, 8, 15])), float(generator.choice(BASES))
     effects = generator.normal(0, 1, features) * generator.choice([0.4, 0.7]) * np.sqrt(6 / features)
     moved = generator.normal(0, 0.8 if far else 0.2, features) * (generator.random(features) < 0.4)
     intercept, slope, target_effects = 0.0, 1.0, effects
@@ -186,55 +184,14 @@ def simulated_site(seed: int) -> Sides:
     return Sides.of_cohorts(source, target, risk)
 
 
-def _large_table(options: Options) -> Table:
-    draws = 4 if options.quick else LARGE_DRAWS
-    units = [
-        {"base": base, "stopped": stopped, "labels": number, "draws": draws}
-        for base in BASES
-        for stopped in (False, True)
-        for number in LISTS
-    ]
-    rows: list[Row] = [
-        {
-            "outcome in": unit["base"],
-            "prior of": "a stopped site" if unit["stopped"] else "any other site",
-            "outcomes": unit["labels"],
-            "risks off by, median": Estimate(float(np.median(away))),
-            "within .05": f"{np.mean(np.asarray(away) <= 0.05):.0%}",
-        }
-        for unit, away in zip(units, run_units(options, "in the large", move_in_the_large, units), strict=True)
-    ]
-    about = f"Simulated sites with a true intercept of 1, {draws} draws: mean risk after an intercept, minus the truth"
-    return Table("large", about, rows)
-
-
-def move_in_the_large(base: str, stopped: bool, labels: int, draws: int) -> list[float]:
-    """How far the mean risk is from the truth after an intercept fitted to so many outcomes, by draw."""
-    away = []
-    for draw in range(draws):
-        generator = np.random.default_rng([draw, labels, 8])
-        score = generator.normal(BASES[base] - 1.0, 1.0, LARGE_ROWS)
-        truth = expit(score + 1.0)
-        y = np.where(np.arange(LARGE_ROWS) < labels, generator.random(LARGE_ROWS) < truth, np.nan)
-        risk = expit(score)
-        after = fit_rung("intercept", y, risk, prior=choose_prior(stopped)).apply(risk)
-        away.append(abs(float(after.mean() - truth.mean())))
-    return away
-
-
 def _alarm_table(options: Options) -> Table:
-    sites = 4 if options.quick else ALARM_SITES
-    units = [{"labels": number, "sites": sites} for number in (LISTS[:1] if options.quick else LISTS)]
-    counted = run_units(options, "false alarms", count_alarms, units)
-    rows = [
-        {"outcomes": unit["labels"], "sites": sites} | {name: f"{share:.1%}" for name, share in shares.items()}
-        for unit, shares in zip(units, counted, strict=True)
-    ]
+    sites, lists = (4, LISTS[:1]) if options.quick else (ALARM_SITES, LISTS)
+    counted: Any = run_grid(options, "false alarms", count_alarms, outcomes=lists, sites=[sites]).to_dict("records")
     caption = "Simulated sites where forecast and risks are right but for chance: share of audits that say otherwise"
-    return Table("alarms", caption, rows)
+    return Table("alarms", caption, counted)
 
 
-def count_alarms(labels: int, sites: int) -> dict[str, float]:
+def count_alarms(outcomes: int, sites: int) -> dict[str, str]:
     """Shares of sites whose audit says that a right forecast, or right risks, were wrong."""
     level, alarms, verdicts = 0.3, [], []
     for seed in range(sites):
@@ -245,13 +202,13 @@ def count_alarms(labels: int, sites: int) -> dict[str, float]:
         evidence = Evidence("a", source, y.astype(float), np.exp(0.7 * source_x - 0.245), target)
         expected = forecast_methods("site", [evidence], level, resamples=60)
         true = true_risk(evidence, reference_risk([evidence]))
-        known = collect_outcomes(draw_list(target, true, level, labels, seed=seed), later.astype(float))
+        known = collect_outcomes(draw_list(target, true, level, outcomes, seed=seed), later.astype(float))
         for measured in estimate_from_list(target, true, known, level):
             answer = expected.find("a", measured.quantity)
             if answer is not None:
                 seen = Observation.compare(answer, measured.value, measured.low, measured.high, measured.n)
                 alarms += [] if seen is None else [not seen.inside]
-        some = np.where(generator.permutation(1_000) < labels, later, np.nan)
+        some = np.where(generator.permutation(1_000) < outcomes, later, np.nan)
         judged = judge_known_outcomes(some, target)
         verdicts.append(judged is not None and judged.verdict != "go")
-    return {"forecast outside": float(np.mean(alarms)), "verdict changed": float(np.mean(verdicts))}
+    return {"forecast outside": f"{np.mean(alarms):.1%}", "verdict changed": f"{np.mean(verdicts):.1%}"}

@@ -8,6 +8,8 @@ is the same attack with membership dealt anew: it shows what chance gives.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
@@ -15,7 +17,7 @@ from scipy.stats import norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from benchmarks.results import Estimate, Results, Row, Table
-from benchmarks.units import QUICK_NETWORK, Options, run_units
+from benchmarks.units import QUICK_NETWORK, Options, run_grid
 from tdrop.data import simulated_cohort
 from tdrop.methods import build, method_names
 
@@ -30,18 +32,12 @@ FALSE_ALARMS = 0.01
 def run(options: Options) -> Results:
     """Attacks every method at every size of the source."""
     sizes, models = (QUICK_SIZES, QUICK_MODELS) if options.quick else (SIZES, options.seeds_or(MODELS))
-    methods = [
-        name for name in method_names() if name in (options.only or (QUICK if options.quick else method_names()))
-    ]
-    units = [
-        {"method": method, "rows": rows, "models": models, "quick": options.quick}
-        for rows in sizes
-        for method in methods
-    ]
-    rows = [
-        {"method": str(unit["method"]), "source patients": f"{unit['rows']:,}", **numbers}
-        for unit, numbers in zip(units, run_units(options, "membership", attack_method, units), strict=True)
-    ]
+    methods = options.methods_or(method_names(), QUICK)
+    given: dict[str, Any] = {"patients": sizes, "method": methods, "models": [models], "quick": [options.quick]}
+    attacks = run_grid(options, "membership", attack_method, **given)
+    rows: Any = (
+        attacks.drop(columns=["models", "quick"]).rename(columns={"patients": "source patients"}).to_dict("records")
+    )
     about = (
         f"Simulated patients. {models} models per line, each fitted with the method's defaults on a random half of "
         "twice as many patients; each is attacked with the others as shadows. An AUROC of .5 and 1% found are "
@@ -50,20 +46,20 @@ def run(options: Options) -> Results:
     return Results("Membership of a served model's patients", about, [Table("membership", "Simulated", rows)])
 
 
-def attack_method(method: str, rows: int, models: int, quick: bool) -> Row:
-    """Fits models on halves of 2 * rows patients and attacks each with the others; means over the models.
+def attack_method(patients: int, method: str, models: int, quick: bool) -> Row:
+    """Fits models on halves of twice as many patients and attacks each with the others; means over the models.
 
     The advantage is the largest share of members found less the share of the others called members.
     """
-    everybody = simulated_cohort("source", 2 * rows, seed=11)
+    everybody = simulated_cohort("source", 2 * patients, seed=11)
     target = simulated_cohort("moderate", TARGET_ROWS, seed=12).unlabelled()
-    random = np.random.default_rng([rows, 13])
+    random = np.random.default_rng([patients, 13])
     settings = QUICK_NETWORK if quick and hasattr(build(method), "hidden") else {}
     assert everybody.y is not None
     y = everybody.y.astype(bool)
     members, confidence = [], []
     for seed in range(models):
-        inside = np.isin(np.arange(2 * rows), random.permutation(2 * rows)[:rows])
+        inside = np.isin(np.arange(2 * patients), random.permutation(2 * patients)[:patients])
         fitted = build(method, **settings).fit(everybody.take(np.flatnonzero(inside)), target, None, seed=seed)
         risk = fitted.summarise(everybody.X, PASSES, seed=0).mean.astype(np.float64).clip(1e-6, 1 - 1e-6)
         members.append(inside)

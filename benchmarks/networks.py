@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,12 @@ import yaml
 from scipy.stats import norm
 
 from benchmarks import CONTRACTS
-from benchmarks.paired import mean_over_problems
 from benchmarks.public_tables import FEWEST_IN_CATEGORY, NO_FEATURES, Transfer, encode, load_public
 from benchmarks.results import Estimate, Results, Row, Table
 from benchmarks.units import Options, run_units
 from tdrop.base import Cohort, Doubles, Fitted, UsageError, did_you_mean, read
 from tdrop.choose import OutOfFold, Score, make_choice, pick_members, site_weights, weigh_out_of_fold
-from tdrop.forecast import Evidence, HeldOutSite, NextSite, SiteNumber, forecast_methods, look_up_tau, measure_site
+from tdrop.forecast import Evidence, HeldOutSite, forecast_methods, look_up_tau, measure_site
 from tdrop.methods import build
 from tdrop.methods.parts.site_input import FittedWithSites
 from tdrop.shift import density_ratio_weights, estimate_shares, propensity
@@ -34,10 +34,11 @@ from tdrop.shift import density_ratio_weights, estimate_shares, propensity
 FEWEST_ROWS, FEWEST_EVENTS, FEWEST_SITES, MOST_SITES, MOST_ROWS = 100, 20, 4, 8, 1_500
 #: People per site of the quick form.
 QUICK_ROWS = 150
-#: Fewer refits than the defaults: the risk is their mean, and 1,800 fits have to end.
-METHODS: Mapping[str, Mapping[str, int]] = {"logistic_regression": {"refits": 5}, "gradient_boosting": {"refits": 3}}
-#: The mean of both methods' risks.
-BOTH = "both"
+#: The methods, unless others are asked for. Fewer refits than the defaults: the risk is their mean, and 1,800 fits have
+#: to end.
+REFITS: Mapping[str, Mapping[str, int]] = {"logistic_regression": {"refits": 5}, "gradient_boosting": {"refits": 3}}
+#: Between the names of methods whose mean is meant; samples behind a risk of a network.
+MEAN, PASSES = " + ", 50
 #: What may be chosen: a way to use the sources, with one of the methods or their mean.
 WAYS = ("pooled", "shares")
 SEED = 0
@@ -45,12 +46,13 @@ SEED = 0
 THRESHOLD = 0.5
 #: Half of a 95% interval, in standard deviations.
 REACH = float(norm.ppf(0.975))
-#: Name of a candidate: method and way.
+#: Name of a candidate: method, or methods whose mean is meant, and way. What tells a new site from the others.
 Candidate = str
+SITE = ["network", "site"]
 #: By number that candidates are compared by, 1 where less is better.
-NUMBERS: Mapping[SiteNumber, int] = {"auroc": -1, "log_loss": 1}
+NUMBERS: Mapping[str, int] = {"auroc": -1, "log_loss": 1}
 #: By number that is promised, its title and scale.
-PROMISED: Mapping[SiteNumber, tuple[str, Callable[..., Any]]] = {
+PROMISED: Mapping[str, tuple[str, Callable[..., Any]]] = {
     "auroc": ("AUROC", np.asarray),
     "observed_expected": ("log O/E", np.log),
 }
@@ -102,32 +104,6 @@ def public_networks() -> Mapping[str, PublicNetwork]:
 
 
 @dataclass(frozen=True)
-class NewSite:
-    """The result of one site that played the new site.
-
-    Attributes:
-        people: With a known outcome.
-        scores: By candidate, how it did.
-        chosen: The candidate that held-out sources chose.
-        promised: By number and by what promised it, the value for the chosen one with its interval.
-    """
-
-    people: int
-    scores: dict[Candidate, HeldOutSite]
-    chosen: Candidate
-    promised: dict[str, dict[str, tuple[float, float, float]]]
-
-
-def measure_network(title: str, most_rows: int, methods: list[str]) -> list[NewSite]:
-    """Plays every site of a network as the new one; an empty list where counts do not make it a network."""
-    cohorts = public_networks()[title].cohorts(most_rows)
-    if len(cohorts) < FEWEST_SITES:
-        return []
-    inner = _measure_pairs(cohorts, methods)
-    return [_play(site, cohorts, inner[site], methods) for site in cohorts]
-
-
-@dataclass(frozen=True)
 class Held:
     """A held-out source: its people, their risks by candidate (rows,), and how each candidate did."""
 
@@ -136,23 +112,46 @@ class Held:
     scores: Mapping[Candidate, HeldOutSite]
 
 
+def measure_network(title: str, most_rows: int, methods: Sequence[str]) -> dict[str, list[Row]]:
+    """Plays every site of a network as the new one; no rows where counts do not make it a network.
+
+    Returns:
+        `scores`, a row per new site and candidate, and `promised`, a row per new site, number and what promised it.
+    """
+    cohorts = public_networks()[title].cohorts(most_rows)
+    rows: dict[str, list[Row]] = {"scores": [], "promised": []}
+    if len(cohorts) < FEWEST_SITES:
+        return rows
+    held = _measure_pairs(cohorts, methods)
+    for site, cohort in cohorts.items():
+        scores, chosen, promised = _play(cohort, held[site], methods)
+        about: Row = {"network": title, "site": site, "people": len(cohort)}
+        for name, score in scores.items():
+            row: Row = {**about, "candidate": name, "chosen": name == chosen}
+            for number in ("auroc", "log_loss", "observed_expected"):
+                row |= {number: score.value(number), f"{number} error": float(np.sqrt(score.variances[number]))}
+            rows["scores"].append(row)
+        rows["promised"] += [{**about, **promise} for promise in promised]
+    return rows
+
+
 def _measure_pairs(cohorts: Mapping[str, Cohort], methods: Sequence[str]) -> dict[str, list[Held]]:
     """By new site, its held-out sources; one fit serves both of a pair."""
-    names = list(cohorts)
-    results: dict[str, list[Held]] = {name: [] for name in names}
-    for place, first in enumerate(names):
-        for second in names[place + 1 :]:
-            pool = _pool([cohorts[name] for name in names if name not in (first, second)])
-            fits = _fit(pool, methods)
-            for new, held in ((first, cohorts[second]), (second, cohorts[first])):
-                risks = _predict(fits, held, estimate_shares(pool, held).weights)
-                results[new].append(Held(held, risks, _score(held, risks)))
-    return results
+    held: dict[str, list[Held]] = {name: [] for name in cohorts}
+    for first, second in combinations(cohorts, 2):
+        pool = _pool([cohort for name, cohort in cohorts.items() if name not in (first, second)])
+        fits = _fit(pool, methods)
+        for new, left_out in ((first, cohorts[second]), (second, cohorts[first])):
+            risks = _predict(fits, left_out, estimate_shares(pool, left_out).weights)
+            held[new].append(Held(left_out, risks, _score(left_out, risks)))
+    return held
 
 
-def _play(site: str, cohorts: Mapping[str, Cohort], held: Sequence[Held], methods: Sequence[str]) -> NewSite:
-    """Chooses by held-out sources, then fits on all of them and opens the new site's outcomes."""
-    target, sources = cohorts[site], [source.cohort for source in held]
+def _play(
+    target: Cohort, held: Sequence[Held], methods: Sequence[str]
+) -> tuple[dict[Candidate, HeldOutSite], Candidate, list[Row]]:
+    """Chooses by held-out sources, fits on all of them and opens the new site's outcomes: scores, choice, promises."""
+    sources = [source.cohort for source in held]
     pool = _pool(sources)
     chosen = choose_pooled(held, pool, methods)
     fits, shares = _fit(pool, methods), estimate_shares(pool, target).weights
@@ -163,8 +162,7 @@ def _play(site: str, cohorts: Mapping[str, Cohort], held: Sequence[Held], method
     risks |= {name.replace("shares", "permuted"): risk for name, risk in _predict(knowing, target, moved).items()}
     largest = _fit(max(sources, key=len), methods, ways=("pooled",))
     risks |= {name.replace("pooled", "largest"): risk for name, risk in _predict(largest, target, shares).items()}
-    promised = _promise(held, chosen, pool, target.unlabelled(), risks[chosen])
-    return NewSite(len(target), _score(target, risks), chosen, promised)
+    return _score(target, risks), chosen, _promise(held, chosen, pool, target.unlabelled(), risks[chosen])
 
 
 def choose_pooled(held: Sequence[Held], pool: Cohort, methods: Sequence[str]) -> Candidate:
@@ -176,13 +174,13 @@ def choose_pooled(held: Sequence[Held], pool: Cohort, methods: Sequence[str]) ->
     for method in methods:
         risk = np.concatenate([source.risks[f"{method} pooled"] for source in held])
         out_of_fold = OutOfFold(rows, fold, risk, np.zeros(len(rows)), passes=1)
-        scores.append(Score(method, True, folds=weigh_out_of_fold(method, out_of_fold, pool, each_site_alike)))
-    return f"{BOTH if len(pick_members(scores)) > 1 else make_choice(scores).method} pooled"
+        folds = weigh_out_of_fold(method, out_of_fold, pool, each_site_alike)
+        scores.append(Score(method, build(method).has_samples, folds=folds))
+    members = [method for method in methods if method in pick_members(scores)]
+    return f"{MEAN.join(members) or make_choice(scores).method} pooled"
 
 
-def _promise(
-    held: Sequence[Held], chosen: Candidate, pool: Cohort, target: Cohort, risk: Doubles
-) -> dict[str, dict[str, tuple[float, float, float]]]:
+def _promise(held: Sequence[Held], chosen: Candidate, pool: Cohort, target: Cohort, risk: Doubles) -> list[Row]:
     """The forecast for the new site: by held-out sites, without labels, and by both together."""
     assert pool.y is not None
     weights = density_ratio_weights(propensity(pool, target, kind="logistic"))
@@ -194,34 +192,29 @@ def _promise(
     alone = answer.by[forecast.estimator]
     assert None not in (answer.value, answer.low, answer.high, answer.sampling, alone)
     tau = look_up_tau("auroc", forecast.effective_n / len(weights))
-    half = float(REACH * np.hypot(answer.sampling or 0.0, tau))
-    return {
-        "auroc": {
-            "held-out sites": _ends(expected["auroc"]),
-            "without labels": (alone or 0.0, (alone or 0.0) - half, (alone or 0.0) + half),
-            "both": (answer.value or 0.0, answer.low or 0.0, answer.high or 1.0),
-        },
-        "observed_expected": {"held-out sites": _ends(expected["observed_expected"])},
-    }
-
-
-def _ends(expected: NextSite) -> tuple[float, float, float]:
-    return expected.mean, expected.low, expected.high
+    alone, half = alone or 0.0, float(REACH * np.hypot(answer.sampling or 0.0, tau))
+    sites, level = expected["auroc"], expected["observed_expected"]
+    ends = [
+        ("auroc", "held-out sites", sites.mean, sites.low, sites.high),
+        ("auroc", "without labels", alone, alone - half, alone + half),
+        ("auroc", "both", answer.value, answer.low, answer.high),
+        ("observed_expected", "held-out sites", level.mean, level.low, level.high),
+    ]
+    return [dict(zip(("number", "promised by", "value", "low", "high"), end, strict=True)) for end in ends]
 
 
 def _pool(cohorts: Sequence[Cohort]) -> Cohort:
-    first = cohorts[0]
     X, y, origins, ids = (
         np.concatenate([np.asarray(getattr(cohort, name)) for cohort in cohorts])
         for name in ("X", "y", "origins", "ids")
     )
-    return Cohort("pool", ids, first.features, X, y, origins=origins)
+    return Cohort("pool", ids, cohorts[0].features, X, y, origins=origins)
 
 
 def _fit(pool: Cohort, methods: Sequence[str], ways: Sequence[str] = WAYS) -> dict[tuple[str, str], Fitted]:
     """Every method on a pool, with and without the site; the pool itself stands for the target, whose shares follow."""
     return {
-        (method, way): build(method, site_input=way == "shares", **METHODS[method]).fit(
+        (method, way): build(method, site_input=way == "shares", **REFITS.get(method, {})).fit(
             pool, pool.unlabelled(), seed=SEED
         )
         for method in methods
@@ -232,17 +225,20 @@ def _fit(pool: Cohort, methods: Sequence[str], ways: Sequence[str] = WAYS) -> di
 def _predict(
     fits: Mapping[tuple[str, str], Fitted], target: Cohort, shares: Mapping[str, float]
 ) -> dict[Candidate, Doubles]:
-    """Risks (rows,) of a site's people by candidate: every method and, where there are two, their mean."""
+    """Risks (rows,) of a site's people by candidate: every method, and the mean of every two or more."""
     risks: dict[Candidate, Doubles] = {}
     for (method, way), fitted in fits.items():
         here = fitted.with_shares(shares) if isinstance(fitted, FittedWithSites) else fitted
-        risks[f"{method} {way}"] = here.sample(target.X, 1, seed=SEED).samples.mean(axis=0, dtype=np.float64)
-    if len({method for method, _ in fits}) == 1:
-        return risks
-    for way in {way for _, way in fits}:
-        of_methods = [risk for name, risk in risks.items() if name.endswith(f" {way}")]
-        risks[f"{BOTH} {way}"] = np.asarray(np.mean(of_methods, axis=0), dtype=np.float64)
+        risks[f"{method} {way}"] = here.sample(target.X, PASSES, seed=SEED).samples.mean(axis=0, dtype=np.float64)
+    for way in dict.fromkeys(way for _, way in fits):
+        for members in _means([method for method, other in fits if other == way]):
+            of_members = [risks[f"{method} {way}"] for method in members]
+            risks[f"{MEAN.join(members)} {way}"] = np.asarray(np.mean(of_members, axis=0), dtype=np.float64)
     return risks
+
+
+def _means(methods: Sequence[str]) -> list[tuple[str, ...]]:
+    return [members for size in range(2, len(methods) + 1) for members in combinations(methods, size)]
 
 
 def _score(cohort: Cohort, risks: Mapping[Candidate, Doubles]) -> dict[Candidate, HeldOutSite]:
@@ -253,131 +249,118 @@ def _score(cohort: Cohort, risks: Mapping[Candidate, Doubles]) -> dict[Candidate
 
 
 def run(options: Options) -> Results:
-    """Every network with every method, or those that `only` and `methods` name."""
+    """Every network, or those that `only` names."""
     known = public_networks()
-    for given, names, what in ((options.only, known, "network"), (options.methods, METHODS, "method")):
-        for name in given:
-            if name not in names:
-                raise UsageError(f"there is no {what} '{name}' in this study{did_you_mean(name, names)}")
-    methods = list(options.methods or METHODS)
-    titles = list(options.only) or (["death with AIDS by state"] if options.quick else list(known))
+    for title in options.only:
+        if title not in known:
+            raise UsageError(f"there is no network '{title}' in this study{did_you_mean(title, known)}")
+    methods = options.methods_or(list(REFITS))
+    titles = options.only or (("death with AIDS by state",) if options.quick else tuple(known))
     most_rows = QUICK_ROWS if options.quick else MOST_ROWS
     units = [{"title": title, "most_rows": most_rows, "methods": methods} for title in titles]
-    measured = dict(zip(titles, run_units(options, "networks", measure_network, units), strict=True))
-    study = Study({title: sites for title, sites in measured.items() if sites}, methods)
+    measured = run_units(options, "networks", measure_network, units)
+    scores, promised = (pd.DataFrame(chain.from_iterable(rows[kind] for rows in measured)) for kind in measured[0])
+    taken = [*methods, *map(MEAN.join, _means(methods))]
+    sites = scores.groupby(SITE, sort=False)
     return Results(
         title="Networks of several labelled sites",
         about=(
-            f"{len(study.sites)} sites of {len(study.networks)} public networks; each in turn was the new one, at most "
-            f"{most_rows:,} people per site, {' and '.join(methods)} with fixed settings. Differences are means over "
-            "sites with 95% intervals over networks."
+            f"{sites.ngroups} sites of {scores['network'].nunique()} public networks; each in turn was the new one, at "
+            f"most {most_rows:,} people per site, {' and '.join(methods)} with fixed settings. Differences are means "
+            "over sites with 95% intervals over networks."
         ),
-        tables=[study.ways_table(), study.networks_table(), study.choice_table(), study.interval_table()],
+        tables=[
+            ways_table(scores, taken),
+            networks_table(scores, taken),
+            choice_table(scores, taken),
+            interval_table(scores, promised),
+        ],
     )
 
 
-class Study:
-    """The tables of the study.
+def values_of(scores: pd.DataFrame, number: str) -> pd.DataFrame:
+    """One number of every new site (rows) and candidate (columns)."""
+    values = scores.set_index([*SITE, "candidate"])[number].unstack()
+    return values.reindex(scores.set_index(SITE).index.unique())
 
-    Attributes:
-        networks: By title, the sites that were the new one.
-        sites: All of them.
-        methods: The methods and, where there are two, their mean.
-    """
 
-    def __init__(self, networks: Mapping[str, Sequence[NewSite]], methods: Sequence[str]) -> None:
-        self.networks = networks
-        self.sites = [site for new_sites in networks.values() for site in new_sites]
-        self.methods = [*methods, BOTH] if len(methods) > 1 else list(methods)
-        self._titles = np.repeat(list(networks), [len(new_sites) for new_sites in networks.values()])
+def _by_network(differences: pd.Series) -> pd.Series:
+    """The mean over the sites of each network."""
+    return differences.groupby(level=0, sort=False).mean()
 
-    def values(self, number: SiteNumber) -> pd.DataFrame:
-        """One number of every site (rows) and candidate (columns)."""
-        rows = [{name: score.value(number) for name, score in site.scores.items()} for site in self.sites]
-        return pd.DataFrame(rows, index=self._titles)
 
-    def beyond(self, number: SiteNumber, name: Candidate, beside: Candidate) -> pd.Series:
-        """By network, the mean difference of two candidates over its sites."""
-        values = self.values(number)
-        return (values[name] - values[beside]).groupby(level=0, sort=False).mean()
+def ways_table(scores: pd.DataFrame, methods: Sequence[str]) -> Table:
+    """What each way of using the sources costs, beside pooling."""
+    rows: list[Row] = []
+    values = {number: values_of(scores, number) for number in NUMBERS}
+    off = values_of(scores, "observed_expected").map(np.log).abs().mean()
+    for method in methods:
+        for way in ("largest", "pooled", "shares", "permuted"):
+            name = f"{method} {way}"
+            row: Row = {"method": method, "way": way}
+            for number, of_sites in values.items():
+                beyond = _by_network(of_sites[name] - of_sites[f"{method} pooled"])
+                row |= {number: float(of_sites[name].mean()), f"{number} beyond pooled": Estimate.mean(beyond, 4)}
+            rows.append({**row, "mean |log O/E|": float(off[name])})
+        beyond = _by_network(values["log_loss"][f"{method} shares"] - values["log_loss"][f"{method} permuted"])
+        row = {**dict.fromkeys(rows[-1], ""), "method": method, "way": "shares against permuted"}
+        rows.append({**row, "log_loss beyond pooled": Estimate.mean(beyond, 4)})
+    return Table("ways", "What a new site's predictions cost, by how the sources are used (real people)", rows)
 
-    def ways_table(self) -> Table:
-        """What each way of using the sources costs, beside pooling."""
-        rows: list[Row] = []
-        off = self.values("observed_expected").map(np.log).abs().mean()
-        for method in self.methods:
-            for way in ("largest", "pooled", "shares", "permuted"):
-                name = f"{method} {way}"
-                row: Row = {"method": method, "way": way}
-                for number in NUMBERS:
-                    row[number] = float(self.values(number)[name].mean())
-                    difference = self.beyond(number, name, f"{method} pooled")
-                    row[f"{number} beyond pooled"] = mean_over_problems(difference.tolist(), 4)
-                rows.append({**row, "mean |log O/E|": float(off[name])})
-            difference = self.beyond("log_loss", f"{method} shares", f"{method} permuted")
-            row = {**dict.fromkeys(rows[-1], ""), "method": method, "way": "shares against permuted"}
-            rows.append({**row, "log_loss beyond pooled": mean_over_problems(difference.tolist(), 4)})
-        return Table("ways", "What a new site's predictions cost, by how the sources are used (real people)", rows)
 
-    def networks_table(self) -> Table:
-        """Network by network: log loss beside pooling, with logistic regression and with both methods."""
-        shown = [method for method in self.methods if method in ("logistic_regression", BOTH)]
-        beyond = {
-            f"{method} {way}": self.beyond("log_loss", f"{method} {way}", f"{method} pooled")
-            for method in shown
-            for way in ("largest", "shares", "permuted")
-        }
-        rows: list[Row] = [
-            {
-                "network": title,
-                "sites": len(new_sites),
-                "people": sum(site.people for site in new_sites),
-                **{name: Estimate(float(by_network[title]), digits=4) for name, by_network in beyond.items()},
-            }
-            for title, new_sites in self.networks.items()
-        ]
-        return Table("networks", "Log loss beyond pooling, by network (real people)", rows)
+def networks_table(scores: pd.DataFrame, methods: Sequence[str]) -> Table:
+    """Network by network, log loss beside pooling, with the first method and the mean of all."""
+    values, rows = values_of(scores, "log_loss"), []
+    for title, sites in scores.groupby("network", sort=False):
+        people = sites.drop_duplicates("site")["people"]
+        row: Row = {"network": str(title), "sites": len(people), "people": int(people.sum())}
+        for method in dict.fromkeys((methods[0], methods[-1])):
+            for way in ("largest", "shares", "permuted"):
+                beyond = (values[f"{method} {way}"] - values[f"{method} pooled"])[title].mean()
+                row[f"{method} {way}"] = Estimate(float(beyond), digits=4)
+        rows.append(row)
+    return Table("networks", "Log loss beyond pooling, by network (real people)", rows)
 
-    def choice_table(self) -> Table:
-        """What choosing by held-out sources costs beside the best candidate in hindsight."""
-        candidates = [f"{method} {way}" for method in self.methods for way in WAYS]
-        chosen = [site.chosen for site in self.sites]
-        rows: list[Row] = []
-        for label in ("held-out sites", *candidates):
-            taken = chosen if label == "held-out sites" else [label] * len(chosen)
-            row: Row = {"chosen": label, "times": chosen.count(label)}
-            for number, sign in NUMBERS.items():
-                values = sign * self.values(number)
-                taken_values = np.array([values[name].iloc[place] for place, name in enumerate(taken)])
-                regret = taken_values - values[candidates].min(axis=1).to_numpy()
-                row[f"{number} regret"] = Estimate(float(regret.mean()), digits=4)
-                row[f"worst {number}"] = float(regret.max())
-            rows.append(row)
-        return Table("choice", "Regret beside the best candidate in hindsight (real people)", rows)
 
-    def interval_table(self) -> Table:
-        """Whether 95% prediction intervals held at the new site, and how far off their values were."""
-        rows: list[Row] = []
-        scores = [site.scores[site.chosen] for site in self.sites]
-        for number, (title, scale) in PROMISED.items():
-            values = np.array([score.value(number) for score in scores])
-            seen = scale(values)
-            for promise in self.sites[0].promised[number]:
-                ends = scale(np.array([site.promised[number][promise] for site in self.sites]))
-                rows.append(
-                    {
-                        "number": title,
-                        "promised by": promise,
-                        "sites": len(self.sites),
-                        "held": float(((ends[:, 1] <= seen) & (seen <= ends[:, 2])).mean()),
-                        "mean half-width": float((ends[:, 2] - ends[:, 1]).mean() / 2),
-                        "mean distance": float(np.abs(ends[:, 0] - seen).mean()),
-                    }
-                )
-            # Nobody can promise more closely than the site's own number of people allows.
-            errors = np.sqrt([score.variances[number] for score in scores])
-            chance = float((REACH * errors / (values if scale is np.log else 1)).mean())
-            row: Row = {**dict.fromkeys(rows[-1], ""), "number": title, "sites": len(self.sites)}
-            rows.append(row | {"promised by": "nobody: chance in the site's own people", "mean half-width": chance})
-        caption = "95% prediction intervals for the new site, of the chosen candidate (real people)"
-        return Table("intervals", caption, rows)
+def choice_table(scores: pd.DataFrame, methods: Sequence[str]) -> Table:
+    """What choosing by held-out sources costs beside the best candidate in hindsight."""
+    candidates = [f"{method} {way}" for method in methods for way in WAYS]
+    rule = scores[scores["chosen"]].set_index(SITE)["candidate"]
+    rows: list[Row] = []
+    for label in ("held-out sites", *candidates):
+        taken = rule if label == "held-out sites" else rule.where(rule == label, label)
+        row: Row = {"chosen": label, "times": int((rule == taken).sum())}
+        for number, sign in NUMBERS.items():
+            values = sign * values_of(scores, number)[candidates]
+            places = np.arange(len(values)), values.columns.get_indexer(pd.Index(taken))
+            regret = values.to_numpy()[places] - values.min(axis=1).to_numpy()
+            row |= {f"{number} regret": Estimate(float(regret.mean()), digits=4)}
+            row |= {f"worst {number}": float(regret.max())}
+        rows.append(row)
+    return Table("choice", "Regret beside the best candidate in hindsight (real people)", rows)
+
+
+def interval_table(scores: pd.DataFrame, promised: pd.DataFrame) -> Table:
+    """Whether 95% prediction intervals held at the new site, and how far off their values were."""
+    rows: list[Row] = []
+    seen = scores[scores["chosen"]].set_index(SITE)
+    for number, (title, scale) in PROMISED.items():
+        observed = scale(seen[number])
+        for promise, ends in promised[promised["number"] == number].groupby("promised by", sort=False):
+            value, low, high = (scale(ends.set_index(SITE)[end]) for end in ("value", "low", "high"))
+            rows.append(
+                {
+                    "number": title,
+                    "promised by": str(promise),
+                    "sites": len(ends),
+                    "held": float(((low <= observed) & (observed <= high)).mean()),
+                    "mean half-width": float((high - low).mean() / 2),
+                    "mean distance": float(np.abs(value - observed).mean()),
+                }
+            )
+        # Nobody can promise more closely than the site's own number of people allows.
+        chance = float((REACH * seen[f"{number} error"] / (seen[number] if scale is np.log else 1)).mean())
+        row: Row = {**dict.fromkeys(rows[-1], ""), "number": title, "sites": len(seen)}
+        rows.append(row | {"promised by": "nobody: chance in the site's own people", "mean half-width": chance})
+    caption = "95% prediction intervals for the new site, of the chosen candidate (real people)"
+    return Table("intervals", caption, rows)

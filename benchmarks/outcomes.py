@@ -10,10 +10,11 @@ the 95% interval, with the noise that was estimated out of fold.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import sklearn.datasets
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -23,10 +24,9 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.paired import mean_over_problems
 from benchmarks.public_tables import load_survset
 from benchmarks.results import Estimate, Results, Row, Table
-from benchmarks.units import Options, run_units
+from benchmarks.units import Options, run_grid
 from tdrop.base import Cohort
 from tdrop.choose import refit, tune
 from tdrop.methods import label
@@ -43,23 +43,41 @@ SPLITS = 5
 
 def run(options: Options) -> Results:
     """Tunes, fits and tests on every split of every table."""
-    splits = options.seeds_or(SPLITS)
-    trials, tables = (2, ("iris", "diabetes, progression")) if options.quick else (12, CLASS_TABLES + CONTINUOUS_TABLES)
-    methods = {"references": list(REFERENCES[: 1 if options.quick else None])}
-    methods["covered"] = methods["references"] if options.quick else list(COVERED)
-    units = [
-        {"table": table, "split": split, "trials": trials, **methods} for table in tables for split in range(splits)
-    ]
-    measured = iter(run_units(options, "outcomes", measure_split, units))
-    by_table = {table: [next(measured) for _ in range(splits)] for table in tables}
+    splits, trials = options.seeds_or(SPLITS), options.trials or (2 if options.quick else 12)
+    references, covered = (REFERENCES[:1], REFERENCES[:1]) if options.quick else (REFERENCES, COVERED)
+    by_kind = []
+    for tables, methods, measure in (
+        (CLASS_TABLES, references, measure_classes),
+        (CONTINUOUS_TABLES, covered, measure_intervals),
+    ):
+        given: dict[str, Any] = {"split": range(splits), "trials": [trials], "methods": [methods]}
+        by_kind.append(run_grid(options, "outcomes", measure, table=tables[: 1 if options.quick else None], **given))
+    classes, continuous = by_kind
+    classes["difference"] = classes["tuned reference"] - classes["scikit-learn"]
     return Results(
         title="Several classes and continuous outcomes",
         about=f"Public tables, random thirds as test sets, {splits} splits; {trials} trials per method.",
         tables=[
-            _class_table({name: by_table[name] for name in tables if name in CLASS_TABLES}),
-            _continuous_table({name: by_table[name] for name in tables if name in CONTINUOUS_TABLES}),
+            Table(
+                "outcomes_classes",
+                "Log loss of the tuned reference and of scikit-learn's own tuned model, mean over splits.",
+                _means(classes, ["table"], ["tuned reference", "scikit-learn", "difference"]),
+            ),
+            Table(
+                "outcomes_continuous",
+                "Share of test outcomes within the 95% interval, with the noise estimated out of fold and without.",
+                _means(continuous, ["table", "method"], ["covered", "by the samples alone"]),
+            ),
         ],
     )
+
+
+def _means(measured: pd.DataFrame, by: list[str], columns: list[str]) -> list[Row]:
+    rows: list[Row] = []
+    for key, splits in measured.groupby(by, sort=False):
+        means = {column: Estimate.mean(splits[column]) for column in columns}
+        rows.append({**dict(zip(by, map(str, key), strict=True)), **means, "splits": len(splits)})
+    return rows
 
 
 def load(table: str) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -76,97 +94,53 @@ def load(table: str) -> tuple[NDArray[Any], NDArray[Any]]:
     return X, frame["num_sps"].fillna(frame["num_sps"].median()).to_numpy(np.float64)
 
 
-def measure_split(
-    table: str, split: int, trials: int, references: Sequence[str], covered: Sequence[str]
-) -> dict[str, float]:
-    """Log losses, or shares of outcomes in their interval and widths, of one split."""
+def _split(table: str, split: int) -> tuple[Cohort, Cohort, NDArray[Any]]:
+    """The training rows, the test rows without outcomes, and these (rows,)."""
     X, y = load(table)
     test = np.random.default_rng([split, 12]).permutation(len(X)) < len(X) // 3
     names = tuple(f"x{place}" for place in range(X.shape[1]))
     classes = tuple(map(str, range(int(y.max()) + 1))) if table in CLASS_TABLES else ()
-    kind: Any = "classes" if classes else "regression"
-    source = Cohort("training", np.flatnonzero(~test), names, X[~test], y[~test], kind, classes=classes)
-    target = Cohort("test", np.flatnonzero(test), names, X[test], task=kind, classes=classes)
-    if classes:
-        tuned = _tuned(source, target, y[test], trials, references)
-        return {**tuned, **_scikit_learn(X[~test], y[~test], X[test], y[test], len(references))}
-    return _covered(source, target, y[test], trials, covered)
+    kind: Any = {"task": "classes" if classes else "regression", "classes": classes}
+    source = Cohort("training", np.flatnonzero(~test), names, X[~test], y[~test], **kind)
+    return source, Cohort("test", np.flatnonzero(test), names, X[test], **kind), y[test]
 
 
-def _tuned(source: Cohort, target: Cohort, y: NDArray[Any], trials: int, references: Sequence[str]) -> dict[str, float]:
+def measure_classes(table: str, split: int, trials: int, methods: Sequence[str]) -> dict[str, float]:
+    """Log loss of the tuned method that left-out training patients prefer, and of scikit-learn's."""
+    source, target, y = _split(table, split)
     losses, left_out = {}, {}
-    for name in references:
+    for name in methods:
         tuned = tune(name, source, target, np.arange(0), budget=trials)
         p = refit(name, tuned.picked, source, target, seed=0).summarise(target.X, 100, seed=0).mean.astype(np.float64)
         losses[name] = float(log_loss(y, p / p.sum(axis=1, keepdims=True), labels=np.arange(p.shape[1])))
         left_out[name] = tuned.picked.log_loss or np.inf
-    return {**losses, "tuned": losses[min(left_out, key=left_out.__getitem__)]}
+    tuned_loss = losses[min(left_out, key=left_out.__getitem__)]
+    return {"tuned reference": tuned_loss, "scikit-learn": _scikit_learn(source, target.X, y, len(methods))}
 
 
-def _scikit_learn(
-    X: NDArray[Any], y: NDArray[Any], X_test: NDArray[Any], y_test: NDArray[Any], models: int
-) -> dict[str, float]:
-    line = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
-    trees = HistGradientBoostingClassifier(early_stopping=False, random_state=0)
-    searches = {
-        "sklearn logistic": GridSearchCV(line, {"logisticregression__C": [0.01, 0.1, 1, 10]}, scoring="neg_log_loss"),
-        "sklearn boosting": GridSearchCV(
-            trees,
-            {"learning_rate": [0.05, 0.1], "max_leaf_nodes": [4, 8], "max_iter": [40, 80]},
-            scoring="neg_log_loss",
-            cv=3,
-        ),
-    }
-    losses, best = {}, {}
-    for name, search in list(searches.items())[:models]:
-        search.fit(X, y)
-        losses[name] = float(log_loss(y_test, search.predict_proba(X_test), labels=search.classes_))
-        best[name] = search.best_score_
-    return {**losses, "sklearn": losses[max(best, key=best.__getitem__)]}
-
-
-def _covered(source: Cohort, target: Cohort, y: NDArray[Any], trials: int, covered: Sequence[str]) -> dict[str, float]:
-    measured: dict[str, float] = {}
-    for name in covered:
+def measure_intervals(table: str, split: int, trials: int, methods: Sequence[str]) -> list[dict[str, Any]]:
+    """By method, shares of outcomes in their interval; the references are tuned."""
+    source, target, y = _split(table, split)
+    rows = []
+    for name in methods:
         tuned = tune(name, source, target, np.arange(0), budget=trials if name in REFERENCES else 1)
         fitted: Any = refit(name, tuned.picked, source, target, seed=0)
-        for way, model in (("", fitted.with_noise(tuned.picked.noise)), (" samples", fitted)):
+        row: dict[str, Any] = {"method": label(name)}
+        for way, model in (("covered", fitted.with_noise(tuned.picked.noise)), ("by the samples alone", fitted)):
             low, high = model.summarise(target.X, 200, seed=0).interval()
-            measured[f"{name}{way}"] = float(np.mean((low <= y) & (y <= high)))
-    return measured
+            row[way] = float(np.mean((low <= y) & (y <= high)))
+        rows.append(row)
+    return rows
 
 
-def _mean(splits: Sequence[Mapping[str, float]], name: str) -> Estimate:
-    return mean_over_problems([split[name] for split in splits])
-
-
-def _class_table(by_table: Mapping[str, Sequence[Mapping[str, float]]]) -> Table:
-    rows: list[Row] = [
-        {
-            "table": name,
-            "tuned reference": _mean(splits, "tuned"),
-            "scikit-learn": _mean(splits, "sklearn"),
-            "difference": mean_over_problems([split["tuned"] - split["sklearn"] for split in splits]),
-            "splits": len(splits),
-        }
-        for name, splits in by_table.items()
+def _scikit_learn(source: Cohort, X: NDArray[Any], y: NDArray[Any], models: int) -> float:
+    line = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
+    trees = HistGradientBoostingClassifier(early_stopping=False, random_state=0)
+    steps = {"learning_rate": [0.05, 0.1], "max_leaf_nodes": [4, 8], "max_iter": [40, 80]}
+    searches = [
+        GridSearchCV(line, {"logisticregression__C": [0.01, 0.1, 1, 10]}, scoring="neg_log_loss"),
+        GridSearchCV(trees, steps, scoring="neg_log_loss", cv=3),
     ]
-    caption = "Log loss of the tuned reference and of scikit-learn's own tuned model, mean over splits."
-    return Table("outcomes_classes", caption, rows)
-
-
-def _continuous_table(by_table: Mapping[str, Sequence[Mapping[str, float]]]) -> Table:
-    rows: list[Row] = [
-        {
-            "table": name,
-            "method": label(method),
-            "covered": _mean(splits, method),
-            "by the samples alone": _mean(splits, f"{method} samples"),
-            "splits": len(splits),
-        }
-        for name, splits in by_table.items()
-        for method in COVERED
-        if method in splits[0]
-    ]
-    caption = "Share of test outcomes within the 95% interval, with the noise estimated out of fold and without."
-    return Table("outcomes_continuous", caption, rows)
+    fitted = [search.fit(source.X, source.y) for search in searches[:models]]
+    best = max(fitted, key=lambda search: search.best_score_)
+    return float(log_loss(y, best.predict_proba(X), labels=best.classes_))

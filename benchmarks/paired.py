@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
-from scipy.stats import t
 
 from benchmarks.results import Estimate, Row
 from tdrop import metrics
 from tdrop.base import Doubles, Summary
-from tdrop.metrics import (
-    misclassified,
-    per_row_log_loss,
-    percentile_interval,
-)
+from tdrop.metrics import misclassified, per_row_log_loss, percentile_interval
 
-LEVEL = 0.95
 RESAMPLES = 2000
 #: The share of patients that clinicians look at.
 REFERRED = 0.2
@@ -37,20 +32,9 @@ MEASURES = (
     "width of the intervals",
 )
 
-#: By measure, what a fit does on the target; None where a measure is not defined.
-Values = Mapping[str, float | None]
-
-
-def mean_over_problems(values: Sequence[float], digits: int = 3) -> Estimate:
-    """The mean over independent problems with Student's interval: few problems need a wide one."""
-    known = np.asarray(values, dtype=np.float64)
-    if len(known) == 0:
-        return Estimate(None)
-    mean = float(known.mean())
-    if len(known) < 2:
-        return Estimate(mean, digits=digits)
-    reach = float(t.ppf((1 + LEVEL) / 2, len(known) - 1) * known.std(ddof=1) / np.sqrt(len(known)))
-    return Estimate(mean, mean - reach, mean + reach, digits)
+#: By measure, what a fit does on the target; None where a measure is not defined. And that by row of a table.
+Values: TypeAlias = Mapping[str, float | None]
+Rows: TypeAlias = Mapping[str, Values]
 
 
 def mean_of(values: Sequence[float | None]) -> float | None:
@@ -119,43 +103,31 @@ def measure_fit(outcomes: Doubles, summary: Summary) -> dict[str, float | None]:
     return dict(zip(MEASURES, values, strict=True))
 
 
-def compare_rows(problems: Sequence[Mapping[str, Values]], pairs: Sequence[tuple[str, str]]) -> list[Row]:
+def compare_rows(problems: Sequence[Rows], pairs: Sequence[tuple[str, str]]) -> list[Row]:
     """Means over problems of everything measured on them, and paired differences.
+
+    The mean of a row is over the problems where the measure is defined for every row that has it at all.
 
     Args:
         problems: Of every problem, by row what was measured; all with the same rows.
         pairs: Rows to compare: the first minus the second.
     """
-    lines = [_line(name, {m: _values(problems, name, m) for m in MEASURES}) for name in problems[0]]
+    measured = {
+        m: pd.DataFrame([{row: values[m] for row, values in problem.items()} for problem in problems], dtype=float)
+        for m in MEASURES
+    }
+    complete = {m: values.dropna(axis=1, how="all").dropna() for m, values in measured.items()}
+    lines = [_line(name, {m: values.get(name, ()) for m, values in complete.items()}) for name in problems[0]]
     for first, second in pairs:
-        differences = {
-            m: differences_of([(problem[first], problem[second]) for problem in problems], m) for m in MEASURES
-        }
+        differences = {m: (values[first] - values[second]).dropna() for m, values in measured.items()}
         counts = {
-            f"{m}, lower / higher": f"{sum(d <= -SMALLEST for d in differences[m])} / "
-            f"{sum(d >= SMALLEST for d in differences[m])}"
+            f"{m}, lower / higher": f"{(differences[m] <= -SMALLEST).sum()} / {(differences[m] >= SMALLEST).sum()}"
             for m in COUNTED
         }
         lines.append({**_line(f"{first} minus {second}", differences), **counts})
     return [{**line, "n": len(problems)} for line in lines]
 
 
-def differences_of(pairs: Sequence[tuple[Values, Values]], measure: str) -> list[float]:
-    """First minus second of one measure, where both are defined."""
-    return [
-        first - second
-        for first_values, second_values in pairs
-        if (first := first_values[measure]) is not None and (second := second_values[measure]) is not None
-    ]
-
-
-def _values(problems: Sequence[Mapping[str, Values]], name: str, measure: str) -> list[float]:
-    """The values of one row, over the problems where the measure is defined for every row that has it at all."""
-    rows = [row for row in problems[0] if any(problem[row][measure] is not None for problem in problems)]
-    complete = [problem for problem in problems if all(problem[row][measure] is not None for row in rows)]
-    return [value for problem in complete if (value := problem[name][measure]) is not None]
-
-
-def _line(name: str, values: Mapping[str, Sequence[float]]) -> Row:
-    means = {m: mean_over_problems(numbers, 1 if m == MEASURES[0] else 3) for m, numbers in values.items()}
+def _line(name: str, values: Mapping[str, Iterable[float]]) -> Row:
+    means = {m: Estimate.mean(numbers, 1 if m == MEASURES[0] else 3) for m, numbers in values.items()}
     return {"row": name, **means, **{f"{m}, lower / higher": None for m in COUNTED}}

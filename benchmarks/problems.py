@@ -111,18 +111,6 @@ def draw(name: str, quick: bool = False) -> Sides:
     return find_problem(name).draw(quick)
 
 
-def draw_unshifted(name: str, quick: bool = False) -> Sides:
-    """A problem's source split in two by chance: one half keeps its labels, the other plays the target."""
-    source = draw(name, quick).source
-    assert source.y is not None
-    person_of_row = np.arange(len(source)) if source.persons is None else source.persons
-    persons = np.random.default_rng(0).permutation(np.unique(person_of_row))
-    labelled = np.isin(person_of_row, persons[: len(persons) // 2])
-    other = source.take(~labelled)
-    assert other.y is not None
-    return Sides(source.take(labelled), other.unlabelled(), other.y.astype(np.float64))
-
-
 def transfer_problems() -> dict[str, list[Problem]]:
     """By family, the problems of the study of transfers: real ones first."""
     families: dict[str, list[Problem]] = {}
@@ -140,24 +128,20 @@ def _problems() -> dict[str, Problem]:
             Problem(site, f"{sites.site(str(sites.site(site).source)).title} to {sites.site(site).title}", family, pair)
             for family, targets in ((PAIRS, ("gbsg", *SUPPORT_TARGETS)), ("extrapolated", BREAST_TARGETS[1:]))
             for site in targets
-            for pair in [partial(_real_pair, site)]
+            for pair in [partial(_real, partial(site_pair, site))]
         ),
         *(
-            Problem(title, title, name, partial(_transfer, name, title))
+            Problem(title, title, name, partial(_real, transfer.sides))
             for name in COLLECTIONS
-            for title in collection(name)
+            for title, transfer in collection(name).items()
         ),
         *(Problem(f"curved {seed}", f"curved {seed}", CURVED, partial(_curved, seed)) for seed in CURVED_DRAWS),
     ]
     return {problem.name: problem for problem in problems}
 
 
-def _real_pair(site: str, quick: bool) -> Sides:
-    return site_pair(site)
-
-
-def _transfer(name: str, title: str, quick: bool) -> Sides:
-    return collection(name)[title].sides()
+def _real(sides: Callable[[], Sides], quick: bool) -> Sides:
+    return sides()
 
 
 def _curved(seed: int, quick: bool) -> Sides:

@@ -18,10 +18,10 @@ import numpy as np
 import pandas as pd
 
 from benchmarks import CONTRACTS
-from benchmarks.public_tables import Sides, load_survset, within
-from tdrop.base import Cohort, DataError, Doubles
-from tdrop.contracts import Network, load_network
-from tdrop.data import learn_encoder, not_recorded, prepare_frame, unlike_missing
+from benchmarks.public_tables import Sides, load_survset
+from tdrop.base import Cohort, DataError
+from tdrop.contracts import Contract, Network, Site, load_network
+from tdrop.data import learn_encoder, not_recorded, prepare_frame, source_outcome, unlike_missing
 
 #: SUPPORT's disease groups by site.
 SUPPORT_GROUPS: Mapping[str, str] = {
@@ -37,29 +37,32 @@ UNDER_AGE = 60
 OUTCOME = ["time", "event"]
 #: Scores that already predict survival, and the day of study entry, which is an artefact of recruitment.
 KNOWN_LATER = ("num_sps", "num_surv2m", "num_surv6m", "num_hday")
-_DAYS_PER_MONTH = 365.25 / 12
 
 
-def site_pair(site: str) -> Sides:
+def site_pair(name: str) -> Sides:
     """A target site and its source, both checked and encoded as a transfer would do it."""
     network = network_of_sites()
-    name = network.site(site).source
-    assert name is not None
-    raw = {name: extract_of(name), site: extract_of(site)}
-    contract = network.contract_of(network.site(site))
-    frames = {}
-    for sender, table in raw.items():
-        features = table if sender == name else table.drop(columns=OUTCOME)
-        prepared = prepare_frame(features, contract, network.site(sender))
-        if prepared.validation.stopped:
-            raise DataError(f"site '{sender}' of the benchmarks broke its contract: {prepared.validation.reason}")
-        frames[sender] = prepared.frame
-    unlike = unlike_missing(frames[name], frames[site], contract)
-    encoder = learn_encoder(frames[name], contract, not_recorded(frames[site], contract), unlike)
-    y = _in_order(frames[name], raw[name], contract.id_column)
+    site = network.site(name)
+    assert site.source is not None
+    assert site.labels is not None
+    contract = network.contract_of(site)
+    extract = extract_of(name)
+    source = _prepare(extract_of(site.source), contract, network.site(site.source))
+    target = _prepare(extract.drop(columns=OUTCOME), contract, site)
+    encoder = learn_encoder(source, contract, not_recorded(target, contract), unlike_missing(source, target, contract))
+    y, _ = source_outcome(source, contract)
     known = ~np.isnan(y)
-    source: Cohort = encoder.encode(frames[name][known].reset_index(drop=True), name, y=y[known])
-    return Sides(source, encoder.encode(frames[site], site), _in_order(frames[site], raw[site], contract.id_column))
+    teachers: Cohort = encoder.encode(source[known].reset_index(drop=True), site.source, y=y[known])
+    # Every row passes its contract, so that outcomes are in the order of the extract.
+    outcomes, _ = source_outcome(extract.rename(columns=site.labels.renames), contract)
+    return Sides(teachers, encoder.encode(target, name), outcomes)
+
+
+def _prepare(extract: pd.DataFrame, contract: Contract, site: Site) -> pd.DataFrame:
+    prepared = prepare_frame(extract, contract, site)
+    if len(prepared.frame) < len(extract):
+        raise DataError(f"site '{site.name}' of the benchmarks broke its contract: {prepared.validation.reason}")
+    return prepared.frame
 
 
 @cache
@@ -84,23 +87,6 @@ def extract_of(site: str) -> pd.DataFrame:
     bands = ["up to 20 mm", "20 to 50 mm", "above 50 mm"]
     table["tsize"] = pd.cut(table["tsize"], [-1, 20, 50, 10_000], labels=bands).astype(str)
     return table[["pid", "age", "pnodes", "progrec", "estrec", "menostat", "horTh", "tsize", *OUTCOME]]
-
-
-def outcomes_of(extract: pd.DataFrame) -> Doubles:
-    """Outcomes (rows,) of a site: death within 180 days for SUPPORT2, the event within two years elsewhere."""
-    support = "fac_sex" in extract
-    # Rotterdam's times are in months, all others in days.
-    unit = _DAYS_PER_MONTH if "meno" in extract else 1.0
-    happened: Doubles = within(
-        extract["time"].to_numpy(float) * unit, extract["event"].to_numpy() == 1, 180 if support else 2 * 365.25
-    )
-    return happened
-
-
-def _in_order(frame: pd.DataFrame, extract: pd.DataFrame, id_column: str) -> Doubles:
-    """Outcomes in the order of checked rows (rows,)."""
-    by_patient = dict(zip(extract["pid"].astype(str), outcomes_of(extract), strict=True))
-    return np.array([by_patient[patient] for patient in frame[id_column].astype(str)])
 
 
 def _bare(table: pd.DataFrame) -> pd.DataFrame:

@@ -24,11 +24,9 @@ from tdrop.base import Cohort, UsageError, did_you_mean
 from tdrop.choose import count_folds, refit, tune
 from tdrop.data import simulated_cohort
 from tdrop.methods import build, method_names
-from tdrop.methods.parts.network import Shape, TrainingBatch
-from tdrop.methods.parts.training import Optimiser, run_step
 
-#: The setting of every training step: source and target rows, units of both hidden layers, passes, features.
-ROWS, TARGET_ROWS, UNITS, PASSES, FEATURES = 512, 256, 128, 10, 10
+#: Features of the simulated patients, and samples behind their summaries.
+FEATURES, PASSES = 10, 100
 #: Patients of the paper's source.
 SOURCE_ROWS = 240_486
 #: How many sources are compared with one.
@@ -47,11 +45,8 @@ def run(options: Options) -> Results:
     """Measures every part, or those in `only`; nothing is kept, since each run is about this machine now."""
     quick = options.quick
     parts: Mapping[str, Callable[[], list[Row]]] = {
-        "steps": lambda: measure_steps(rounds=4 if quick else 40),
-        "sampling": lambda: measure_sampling(rounds=2 if quick else 6),
+        "methods": lambda: measure_methods(repeats=1 if quick else 3, rows=500 if quick else 5_000),
         "memory": lambda: measure_memory(*((4_000, 20) if quick else (SOURCE_ROWS, 200))),
-        "fits": lambda: measure_fits(repeats=1 if quick else 3, rows=500 if quick else 5_000),
-        "million": lambda: measure_fits(1, 1_000 if quick else 1_000_000, ("mlp", "transductive_dropout")),
         "sources": lambda: measure_sources(300 if quick else 10_000, options),
     }
     for name in options.only:
@@ -70,53 +65,6 @@ def run(options: Options) -> Results:
         about="One thread, its own processor time, the best of several repeats; seconds mean nothing elsewhere.",
         tables=[Table("speed", "Every figure and the bar that it is held against.", rows)],
     )
-
-
-def measure_steps(rounds: int) -> list[Row]:
-    """Training steps against those of the simpler methods."""
-    generator = torch.Generator().manual_seed(0)
-    x, target = (torch.randn(rows, FEATURES, generator=generator) for rows in (ROWS, TARGET_ROWS))
-    y = (x[:, 0] > 0).float()
-    steps = {
-        "concrete": training_step("transductive_dropout", TrainingBatch(x, y, target, 0.5), passes=PASSES),
-        "mc_dropout": training_step("mc_dropout", TrainingBatch(x, y, None, 0.5)),
-        "mlp": training_step("mlp", TrainingBatch(x, y, None, 0.5)),
-        "ensemble": training_step("ensemble", TrainingBatch(x.expand(10, -1, -1), y.expand(10, -1), None, 0.5)),
-    }
-    seconds = best_seconds(steps, rounds, burst=4)
-    per_row_and_pass = seconds["concrete"] / ((ROWS + TARGET_ROWS) * PASSES)
-    simple = per_row_and_pass / (seconds["mc_dropout"] / ROWS)
-    return [
-        *[measure(f"step, {name}", 1e3 * best, "ms") for name, best in seconds.items()],
-        measure("training, row and pass, transductive dropout / MC dropout", simple, "times", 1.6),
-        measure("ensemble of 10 / one MLP", seconds["ensemble"] / seconds["mlp"], "times", 8.0),
-    ]
-
-
-def training_step(name: str, batch: TrainingBatch, **settings: Any) -> Callable[[], Any]:
-    """Returns a function that does one training step of a method."""
-    method: Any = build(name, batch=ROWS, **settings)
-    network = method.network(Shape(FEATURES, 10_000), torch.Generator().manual_seed(0))
-    pool = network.pool(np.random.default_rng(0))
-    return partial(run_step, network, batch, Optimiser(network, method, 1e-3), pool, 0.5)
-
-
-def measure_sampling(rounds: int, rows: int = 2_000, passes: int = 100) -> list[Row]:
-    """Prediction per row and pass, against MC dropout's."""
-    source = example_cohort(rows)
-    methods = {
-        "mc_dropout": build("mc_dropout", steps=10),
-        "transductive_dropout": build("transductive_dropout", steps=10),
-        "last_layer": build("last_layer", steps=10),
-    }
-    fitted = {name: method.fit(source, source.unlabelled(), seed=0) for name, method in methods.items()}
-    calls = {name: partial(model.summarise, source.X, passes, seed=0) for name, model in fitted.items()}
-    seconds = best_seconds(calls, rounds)
-    ratio = seconds["transductive_dropout"] / seconds["mc_dropout"]
-    return [
-        *[measure(f"summarise, {name}", 1e6 * best / rows / passes, "us/row/pass") for name, best in seconds.items()],
-        measure("sampling, row and pass, transductive dropout / MC dropout", ratio, "times", 1.6),
-    ]
 
 
 def measure_memory(rows: int, passes: int, names: Sequence[str] = ("transductive_dropout", "last_layer")) -> list[Row]:
@@ -157,12 +105,22 @@ def peak_megabytes(*, reset: bool = False) -> float:
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
-def measure_fits(repeats: int, rows: int, names: Sequence[str] = method_names()) -> list[Row]:
-    """A fit of every method at its defaults, with validation."""
+def measure_methods(repeats: int, rows: int) -> list[Row]:
+    """Fits of methods at their defaults, with validation, and their summaries of as many rows."""
     source, target, validation = example_cohort(rows), example_cohort(2_000, seed=1), example_cohort(500, seed=2)
-    fits = {name: partial(build(name).fit, source, target.unlabelled(), validation, seed=0) for name in names}
-    seconds = best_seconds(fits, repeats)
-    return [measure(f"fit of {rows:,} x {FEATURES}, {name}", best, "s") for name, best in seconds.items()]
+    fit, summary = f"fit of {rows:,} x {FEATURES}", f"summary of {rows:,} x {PASSES} passes"
+    calls: dict[str, Callable[[], Any]] = {}
+    for name in method_names():
+        calls[f"{fit}, {name}"] = partial(build(name).fit, source, target.unlabelled(), validation, seed=0)
+        fitted = build(name, steps=10).fit(validation, target.unlabelled(), None, seed=0)
+        calls[f"{summary}, {name}"] = partial(fitted.summarise, source.X, PASSES, seed=0)
+    seconds = best_seconds(calls, repeats)
+    sampling = seconds[f"{summary}, transductive_dropout"] / seconds[f"{summary}, mc_dropout"]
+    return [
+        *[measure(what, best, "s") for what, best in seconds.items()],
+        measure("sampling, transductive dropout / MC dropout", sampling, "times", 1.6),
+        measure("fit, ensemble of 10 / one MLP", seconds[f"{fit}, ensemble"] / seconds[f"{fit}, mlp"], "times", 8.0),
+    ]
 
 
 def _train(source: Cohort, target: Cohort, method: str, trials: int) -> None:

@@ -10,7 +10,6 @@ real patients. Everything is tuned out of fold on source patients, as a transfer
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -43,8 +42,8 @@ _SUPPORT = (
     "Real patients (SurvSet's support2), death within 180 days, disease groups as sites. No target label tuned or "
     "chose anything."
 )
-#: Tuning trials per method.
-TRIALS = 12
+#: Tuning trials per method, and samples behind each patient's interval.
+TRIALS, PASSES = 12, 200
 #: The risks that outcomes were drawn from, as a row of the table.
 ORACLE = "oracle"
 #: Columns of the table with their metric and digits; without digits a column has an interval.
@@ -66,38 +65,24 @@ COLUMNS: Mapping[str, tuple[str, int | None]] = {
 
 #: By method, one summary of the target's patients per refit.
 Fits = Mapping[str, Sequence[Summary]]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How a problem's methods are trained; every method alike.
-
-    Attributes:
-        methods: By name, settings other than its defaults.
-        seeds: Refits per method.
-        trials: Tuning trials per method.
-        passes: Samples behind each patient's interval.
-        bootstrap: Resamples of patients.
-    """
-
-    methods: Mapping[str, Mapping[str, Any]]
-    seeds: int
-    trials: int
-    passes: int = 200
-    bootstrap: int = 1000
+#: Settings of the quick form.
+QUICK: Mapping[str, Mapping[str, Any]] = {
+    **dict.fromkeys(("mlp", "tdnr", "transductive_dropout"), QUICK_NETWORK),
+    "logistic_regression": {"refits": 5},
+}
 
 
 def run(title: str, about: str, problems: Sequence[str], seeds: int, options: Options) -> Results:
     """Trains and judges every problem in turn: one table per problem."""
-    plan = plan_for(options, options.seeds_or(seeds))
+    refits, trials = options.seeds_or(seeds), options.trials_or(TRIALS)
     tables: list[Table] = []
     asked = [problem for problem in problems if problem in options.only] if options.only else problems
     for problem in map(find_problem, asked[:1] if options.quick else asked):
-        fits, sides = tune_and_fit(options, problem.name, plan), draw(problem.name, options.quick)
-        evaluation = evaluate_problem(problem, sides, fits, plan)
+        fits, sides = tune_and_fit(options, problem.name, refits, trials), draw(problem.name, options.quick)
+        evaluation = evaluate_problem(problem, sides, fits, resamples=50 if options.quick else 1_000)
         paper = printed("prostate") if sides.risk is not None else None
         tables.append(methods_table(problem, evaluation, errors_left(sides, fits), paper))
-    return Results(title, f"{about} {plan.seeds} refit(s), {plan.trials} tuning trials per method.", tables)
+    return Results(title, f"{about} {refits} refit(s), {trials} tuning trials per method.", tables)
 
 
 run_prostate = partial(run, "The paper's Table 1 (simulated cohorts)", _SIMULATED, list(PROSTATE)[:1], 1)
@@ -108,31 +93,16 @@ run_breast = partial(run, "Real patients: breast", _BREAST, BREAST_TARGETS, 10)
 run_support = partial(run, "Real patients: support", _SUPPORT, SUPPORT_TARGETS, 10)
 
 
-def plan_for(options: Options, seeds: int) -> Plan:
-    """Every method at its defaults; the quick form has four small ones."""
-    if not options.quick:
-        return Plan({name: {} for name in options.methods_or(method_names())}, seeds, options.trials_or(TRIALS))
-    small: dict[str, Mapping[str, Any]] = dict.fromkeys(("mlp", "tdnr", "transductive_dropout"), QUICK_NETWORK)
-    small["logistic_regression"] = {"refits": 5}
-    methods = {name: small[name] for name in method_names() if name in small}
-    return Plan(methods, seeds, trials=1, passes=10, bootstrap=50)
-
-
-def tune_and_fit(options: Options, problem: str, plan: Plan) -> Fits:
+def tune_and_fit(options: Options, problem: str, refits: int, trials: int) -> Fits:
     """Tunes every method out of fold on source patients and refits it per seed, as a transfer does."""
     where = {"problem": problem, "quick": options.quick}
-    tuning = [
-        {**where, "method": method, "trials": plan.trials, "settings": settings}
-        for method, settings in plan.methods.items()
-    ]
-    picked = dict(zip(plan.methods, run_units(options, f"tune {problem}", tune_method, tuning), strict=True))
+    methods = options.methods_or(method_names(), [name for name in method_names() if name in QUICK])
+    tuning = [{**where, "method": method, "trials": trials} for method in methods]
+    picked = dict(zip(methods, run_units(options, f"tune {problem}", tune_method, tuning), strict=True))
     scores = [Score(name, build(name).has_samples, trial) for name, trial in picked.items()]
     members = pick_members(scores, criterion="matched_validation")
-    tuned = {name: trial.settings for name, trial in picked.items()}
-    units = [
-        {**where, "methods": tuned, "members": members, "seed": seed, "passes": plan.passes}
-        for seed in range(plan.seeds)
-    ]
+    shared = {"methods": {name: trial.settings for name, trial in picked.items()}, "members": members}
+    units = [{**where, **shared, "seed": seed} for seed in range(refits)]
     fits = run_units(options, f"fit {problem}", fit_methods, units)
     return {name: [fit[name] for fit in fits] for name in fits[0]}
 
@@ -145,14 +115,15 @@ def _with_matched(problem: str, quick: bool) -> tuple[Sides, Indices]:
     return sides, np.asarray(match(sides.source, sides.target, seed=0, fitted=fitted).rows)
 
 
-def tune_method(problem: str, quick: bool, method: str, trials: int, settings: Mapping[str, Any]) -> Trial:
+def tune_method(problem: str, quick: bool, method: str, trials: int) -> Trial:
     """The trial that tuning picks for one method."""
     sides, matched = _with_matched(problem, quick)
-    return tune(method, sides.source, sides.target, matched, budget=trials, seed=0, base=settings).picked
+    base = QUICK.get(method) if quick else None
+    return tune(method, sides.source, sides.target, matched, budget=trials, seed=0, base=base).picked
 
 
 def fit_methods(
-    problem: str, quick: bool, methods: Mapping[str, Mapping[str, Any]], members: Sequence[str], seed: int, passes: int
+    problem: str, quick: bool, methods: Mapping[str, Mapping[str, Any]], members: Sequence[str], seed: int
 ) -> dict[str, Summary]:
     """Fits every method once, and the committee of the members; by method the target's patients."""
     sides = draw(problem, quick)
@@ -162,18 +133,19 @@ def fit_methods(
     }
     if members:
         fits[COMMITTEE] = Committee(tuple(members)).from_fits([fits[name] for name in members])
+    passes = 10 if quick else PASSES
     return {name: fitted.summarise(sides.target.X, passes, seed=seed) for name, fitted in fits.items()}
 
 
-def evaluate_problem(problem: Problem, sides: Sides, fits: Fits, plan: Plan) -> Evaluation:
+def evaluate_problem(problem: Problem, sides: Sides, fits: Fits, resamples: int) -> Evaluation:
     """Opens a problem's outcomes and evaluates every method, and the oracle, on the same resamples of patients."""
-    predictions = dict(fits)
+    predictions, refits = dict(fits), len(next(iter(fits.values())))
     if sides.risk is not None:
         risk = sides.risk.astype(np.float32)
         oracle = Summary(risk, np.zeros_like(risk), (INTERVAL_LEVEL,), risk[None], risk[None], passes=1)
-        predictions[ORACLE] = [oracle] * plan.seeds
+        predictions[ORACLE] = [oracle] * refits
     return evaluate_methods(
-        problem.name, predictions, sides.outcomes, Decision(), seeds=range(plan.seeds), bootstrap=plan.bootstrap
+        problem.name, predictions, sides.outcomes, Decision(), seeds=range(refits), bootstrap=resamples
     )
 
 

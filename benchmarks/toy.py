@@ -7,25 +7,17 @@ same learning rate and steps serve both methods.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 
-from benchmarks.paired import mean_over_problems
 from benchmarks.problems import toy, toy_truth
-from benchmarks.results import Results, Row, Table
-from benchmarks.units import Options, Unit, run_units
+from benchmarks.results import Estimate, Results, Row, Table
+from benchmarks.units import Options, run_grid
 from tdrop.base import Numbers
-from tdrop.figures import (
-    INK,
-    SOURCE_COLOUR,
-    TARGET_COLOUR,
-    Canvas,
-    look,
-    styled,
-)
+from tdrop.figures import INK, SOURCE_COLOUR, TARGET_COLOUR, Canvas, look, styled
 from tdrop.methods import build
 
 NETWORK: Mapping[str, Any] = {"hidden": [32, 64], "learning_rate": 0.01, "weight_decay": 1e-4, "steps": 300}
@@ -46,64 +38,51 @@ PASSES = 400
 SEEDS = 20
 
 
-@dataclass(frozen=True)
-class Curve:
-    """One fit of one draw.
-
-    Attributes:
-        mean, low, high: The prediction and the ends of its interval at GRID.
-        source_x, source_y: The labelled points.
-        target_x: The unlabelled ones.
-        rates: By side, learnt dropout rates; empty for a method that learns none.
-    """
-
-    mean: Numbers
-    low: Numbers
-    high: Numbers
-    source_x: Numbers
-    source_y: Numbers
-    target_x: Numbers
-    rates: Mapping[str, Numbers]
-
-
-Runs = Mapping[str, Sequence[Curve]]
+#: One fit of one draw: `mean`, `low` and `high` at GRID, both sites' points, and `rates`, learnt dropout rates by side.
+Curve: TypeAlias = dict[str, Any]
 
 
 def run(options: Options) -> Results:
     """Fits every run for every seed and compares the intervals with the true function."""
-    seeds = options.seeds_or(SEEDS, quick=2)
+    draws = options.seeds_or(SEEDS, quick=2)
     names = [BASELINE, MAIN] if options.quick else list(RUNS)
-    units = [_unit(name, seed, options.quick) for name in names for seed in range(seeds)]
-    curves = iter(run_units(options, "toy", fit_toy, units))
-    by_run = {name: [next(curves) for _ in range(seeds)] for name in names}
+    curves = run_grid(options, "toy", fit_toy, name=names, seed=range(draws), quick=[options.quick])
+    by_run: dict[str, Any] = {name: curves[curves["name"] == name].to_dict("records") for name in names}
+    rows: list[Row] = []
+    for name, fits in by_run.items():
+        measured = pd.DataFrame(map(measure, fits))
+        rows.append({"method": name, **{str(m): Estimate.mean(measured[m], 2) for m in measured}, "draws": draws})
+    caption = (
+        "Simulated toy regression: coverage of the true function by the 95% interval and mean width of that interval, "
+        "by region; mean over draws with Student's 95% interval."
+    )
     return Results(
         title="Toy regression (simulated)",
         about=(
-            f"Simulated data. {seeds} draws of 50 labelled source and 50 unlabelled target points. Source-dense: x in "
+            f"Simulated data. {draws} draws of 50 labelled source and 50 unlabelled target points. Source-dense: x in "
             f"{SOURCE_DENSE}, target-only: x in {TARGET_ONLY}. Settings were fixed on other draws."
         ),
-        tables=[_widths(by_run)],
-        figures=_figures(by_run),
+        tables=[Table("toy_intervals", caption, rows)],
+        figures={
+            "toy_intervals": draw_toy({name: by_run[name][0] for name in (BASELINE, MAIN)}),
+            "toy_dropout_rates": draw_rates(by_run[MAIN][0]["rates"]),
+        },
     )
 
 
-def _unit(name: str, seed: int, quick: bool) -> Unit:
+def fit_toy(name: str, seed: int, quick: bool) -> Curve:
+    """Fits one run to one draw."""
     method, settings = RUNS[name]
-    return {"method": method, "settings": {**settings, "steps": 20} if quick else dict(settings), "seed": seed}
-
-
-def fit_toy(method: str, settings: Mapping[str, Any], seed: int) -> Curve:
-    """Fits one method to one draw."""
     source, labelled = toy(seed=seed)
-    fitted: Any = build(method, **settings).fit(source, labelled.unlabelled(), None, seed=seed)
+    built = build(method, **{**settings, **({"steps": 20} if quick else {})})
+    fitted: Any = built.fit(source, labelled.unlabelled(), None, seed=seed)
     summary = fitted.summarise(GRID[:, None], PASSES, seed=seed)
-    assert source.y is not None
     rates = {}
     if hasattr(fitted, "dropout_rates"):
         rates = {side: fitted.dropout_rates(cohort.X) for side, cohort in (("source", source), ("target", labelled))}
-    low, high = summary.interval()
-    mean, low, high = (part.astype(np.float64) for part in (summary.mean, low, high))
-    return Curve(mean, low, high, source.X[:, 0], source.y, labelled.X[:, 0], rates)
+    ends = zip(("mean", "low", "high"), (summary.mean, *summary.interval()), strict=True)
+    points = {"source_x": source.X[:, 0], "source_y": source.y, "target_x": labelled.X[:, 0]}
+    return {**{end: values.astype(np.float64) for end, values in ends}, **points, "rates": rates}
 
 
 def measure(curve: Curve) -> dict[str, float]:
@@ -112,33 +91,15 @@ def measure(curve: Curve) -> dict[str, float]:
     Source-dense is where the source is, target-only where no label was seen.
     """
     truth = toy_truth(GRID)
-    covered, width = (curve.low <= truth) & (truth <= curve.high), curve.high - curve.low
+    covered, width = (curve["low"] <= truth) & (truth <= curve["high"]), curve["high"] - curve["low"]
     on, off = ((start <= GRID) & (end >= GRID) for start, end in (SOURCE_DENSE, TARGET_ONLY))
     return {
         "coverage, source-dense": float(covered[on].mean()),
         "width, source-dense": float(width[on].mean()),
-        "rmse, source-dense": float(np.sqrt(np.mean((curve.mean - truth)[on] ** 2))),
+        "rmse, source-dense": float(np.sqrt(np.mean((curve["mean"] - truth)[on] ** 2))),
         "coverage, target-only": float(covered[off].mean()),
         "width, target-only": float(width[off].mean()),
     }
-
-
-def _widths(by_run: Runs) -> Table:
-    rows: list[Row] = []
-    for name, curves in by_run.items():
-        measured = [measure(curve) for curve in curves]
-        means = {title: mean_over_problems([values[title] for values in measured], digits=2) for title in measured[0]}
-        rows.append({"method": name, **means, "draws": len(curves)})
-    caption = (
-        "Simulated toy regression: coverage of the true function by the 95% interval and mean width of that interval, "
-        "by region; mean over draws with Student's 95% interval."
-    )
-    return Table("toy_intervals", caption, rows)
-
-
-def _figures(by_run: Runs) -> dict[str, str]:
-    shown = {name: by_run[name][0] for name in (BASELINE, MAIN)}
-    return {"toy_intervals": draw_toy(shown), "toy_dropout_rates": draw_rates(by_run[MAIN][0].rates)}
 
 
 @styled
@@ -160,12 +121,12 @@ def draw_toy(runs: Mapping[str, Curve]) -> str:
     canvas = Canvas(7.2, 3.0, 1, len(runs), sharex=True, sharey=True)
     for panel, (name, curve) in zip(canvas.panels[0], runs.items(), strict=True):
         colour = look(RUNS[name][0]).colour
-        panel.fill_between(GRID, curve.low, curve.high, color=colour, alpha=0.25, linewidth=0)
-        panel.plot(GRID, curve.mean, color=colour, label="mean and 95% interval")
+        panel.fill_between(GRID, curve["low"], curve["high"], color=colour, alpha=0.25, linewidth=0)
+        panel.plot(GRID, curve["mean"], color=colour, label="mean and 95% interval")
         panel.plot(GRID, toy_truth(GRID), color=INK, linewidth=1, linestyle=(0, (4, 2)), label="true function")
-        panel.scatter(curve.source_x, curve.source_y, color=SOURCE_COLOUR, s=9, zorder=3, label="labelled source")
-        ticks = np.full(len(curve.target_x), -2.0)
-        panel.plot(curve.target_x, ticks, "|", color=TARGET_COLOUR, label="unlabelled target")
+        panel.scatter(curve["source_x"], curve["source_y"], color=SOURCE_COLOUR, s=9, zorder=3, label="labelled source")
+        ticks = np.full(len(curve["target_x"]), -2.0)
+        panel.plot(curve["target_x"], ticks, "|", color=TARGET_COLOUR, label="unlabelled target")
         panel.set_title(name)
         panel.set(xlabel="x", ylim=(-2.2, 9.0))
     handles, names = canvas.panels[0][0].get_legend_handles_labels()

@@ -1,9 +1,8 @@
-"""Two studies over real transfers: choosing and forecasts without labels, and unlabelled patients with placebos.
+"""Real transfers: choosing and forecasts without labels.
 
-Choosing: every method is tuned, scored by each criterion and refitted; only then are the target's labels opened. The
-regret of a choice is what the best method in hindsight does better there. Forecasts rest on the same fits; tau is
-fitted leaving one transfer out. Unlabelled patients: methods that read them beside the same networks without them,
-tuned, and at fixed settings beside placebos. docs/CHOOSING.md, docs/UNLABELLED.md and docs/FORECAST.md report runs.
+Every method is tuned, scored by each criterion and refitted; only then are the target's labels opened. The regret of a
+choice is what the best method in hindsight does better there. Forecasts rest on the same fits. docs/CHOOSING.md and
+docs/FORECAST.md report runs.
 """
 
 from __future__ import annotations
@@ -15,57 +14,54 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-from benchmarks.paired import (
-    FEWEST_ERRORS,
-    MEASURES,
-    Values,
-    compare_rows,
-    mean_of,
-    mean_over_problems,
-)
-from benchmarks.problems import CURVED, PAIRS, transfer_problems
+from benchmarks.problems import CURVED, PAIRS, draw, transfer_problems
+from benchmarks.public_tables import Sides
 from benchmarks.results import Estimate, Results, Row, Table
-from benchmarks.transfer_fits import (
-    ABLATION,
-    CONSTANT,
-    ITSELF,
-    PERMUTED,
-    PLACEBOS,
-    RIVALS,
-    Measured,
-    measure_rows,
-    measure_tuned,
+from benchmarks.units import QUICK_NETWORK, Options, run_units
+from tdrop.base import Doubles, UsageError, did_you_mean
+from tdrop.choose import (
+    DEFAULT_CRITERION,
+    Criterion,
+    OutOfFold,
+    Score,
+    make_choice,
+    pick_members,
+    refit,
+    score_trial,
+    tune,
+    weigh_out_of_fold,
 )
-from benchmarks.units import Options, run_units
-from tdrop.base import INTERVAL_LEVEL, Doubles, UsageError, did_you_mean
-from tdrop.choose import DEFAULT_CRITERION
-from tdrop.forecast import ESTIMATORS, QUANTITIES, binomial_interval
-from tdrop.methods import label, method_names
+from tdrop.forecast import ESTIMATORS, QUANTITIES, Evidence, Forecast, Ranked, binomial_interval, forecast_methods
+from tdrop.methods import COMMITTEE, build, label, method_names
+from tdrop.methods.parts.committee import Committee
+from tdrop.metrics import auroc, delong, per_row_log_loss
+from tdrop.shift import density_ratio_weights, estimate_shift, match, propensity
 
 #: Trials per method: choosing between methods is less sensitive to them than the methods themselves.
 TRIALS = 4
-REFITS = 10
+#: Samples behind a prediction, and the decision level behind forecasts of error rate and net benefit.
+PASSES, THRESHOLD = 100, 0.15
 QUICK_METHODS = ("mc_dropout", "tdnr", "transductive_dropout", "logistic_regression")
-#: Families with all methods tuned, and families with refits at fixed settings.
-TUNED_FAMILIES = ("fifth", "fourth", "third", "second", "judging", "settling", PAIRS, CURVED)
-FIXED_FAMILIES = ("first", "second", "third", "fourth", "fifth", CURVED)
-#: Collections defined after every form was settled; no rule of choosing was settled on the last three.
-UNSEEN, BLIND = ("second", "third", "fourth", "fifth"), ("third", "fourth", "fifth")
-#: What every method is held against.
+FAMILIES = ("fifth", "fourth", "third", "second", "judging", "settling", PAIRS, CURVED)
+#: Collections on which no rule of choosing was settled.
+BLIND = ("third", "fourth", "fifth")
+#: What every method is held against; and what reads the unlabelled patients, with the same networks without them.
 REFERENCE = "logistic_regression"
+RIVALS: Mapping[str, str] = {"transductive_dropout": "tdnr", "transductive_ensemble": "ensemble"}
 #: The verdict at which nobody gets a model.
 STOPPED = "stop"
 
 #: Family and name of a problem, and the columns that have them.
-Key = tuple[str, str]
+Key: TypeAlias = tuple[str, str]
 TRANSFER = ["family", "problem"]
-#: By row, what it does on one problem.
-Rows: TypeAlias = dict[str, Values]
+#: One tuned method on one transfer, by column: what the rules saw of it and which of them pick it, what was forecast,
+#: and what the outcomes showed.
+Measured: TypeAlias = dict[str, Any]
 
 
 def run(options: Options) -> Results:
     """Every transfer with all methods tuned, or those that `only` names by family or title."""
-    trials, keys = options.trials_or(TRIALS), _keys(options, TUNED_FAMILIES)
+    trials, keys = options.trials_or(TRIALS), problem_keys(options, FAMILIES)
     methods = options.methods_or(method_names(), QUICK_METHODS)
     units = [{"problem": name, "methods": methods, "trials": trials, "quick": options.quick} for _, name in keys]
     fits = run_units(options, "tuned methods", measure_tuned, units)
@@ -86,7 +82,7 @@ def frame_of(measured: Mapping[Key, Sequence[Measured]]) -> pd.DataFrame:
     )
 
 
-def _keys(options: Options, families: Sequence[str]) -> list[Key]:
+def problem_keys(options: Options, families: Sequence[str]) -> list[Key]:
     """Family and name of the problems that are asked for; quick ones are simulated."""
     problems = transfer_problems()
     known = {*problems, *(problem.name for group in problems.values() for problem in group)}
@@ -98,56 +94,100 @@ def _keys(options: Options, families: Sequence[str]) -> list[Key]:
     return [key for key in every if asked & set(key)][:: options.every]
 
 
-def run_placebos(options: Options) -> Results:
-    """The part at fixed settings with placebos beside every method that reads unlabelled patients."""
-    refits, keys = options.seeds_or(REFITS), _keys(options, FIXED_FAMILIES)
-    fixed = _measure_fixed(options, keys, refits, [ITSELF, ABLATION, *PLACEBOS])
-    halved = _measure_fixed(options, keys, refits, [ITSELF, ABLATION, PERMUTED, CONSTANT], shifted=False)
-    return Results(
-        title="Unlabelled patients beside their placebos",
-        about=(
-            f"{len(keys)} transfers, {refits} refit(s); families named so are simulated, all others real. Doubt is "
-            "what the log odds of a patient's samples add to their mean. Permuted: each patient gets another's. "
-            "The same for everybody: a normal one with the mean of all patients' variances. Source patients as the "
-            "target: they are also the unlabelled ones. Temperature: log odds without unlabelled patients times the "
-            "number that left-out source patients prefer."
-        ),
-        tables=[
-            *fixed_tables(fixed),
-            *fixed_tables(halved, "no_shift", "No shift: half of the source plays the target."),
-        ],
-    )
+def measure_tuned(problem: str, methods: Sequence[str], trials: int, quick: bool) -> list[Measured]:
+    """Tunes, scores, refits and forecasts every method, and looks at the target's outcomes last."""
+    return measure_sides(draw(problem, quick), methods, trials, quick)
 
 
-def _measure_fixed(
-    options: Options, keys: Sequence[Key], refits: int, rows: Sequence[str], *, shifted: bool = True
-) -> dict[str, dict[Key, Rows]]:
-    """By method that reads unlabelled patients and by problem, what every row does."""
-    measured: dict[str, dict[Key, Rows]] = {}
-    for main in options.methods_or(list(RIVALS), list(RIVALS)[:1]):
-        shared = {"method": main, "rows": list(rows), "quick": options.quick, "shifted": shifted}
-        units = [{"problem": name, "seed": seed, **shared} for seed in range(refits) for _, name in keys]
-        fits = run_units(options, label(main), measure_rows, units)
-        measured[main] = {key: _average(fits[place :: len(keys)]) for place, key in enumerate(keys)}
-    return measured
+def measure_sides(sides: Sides, methods: Sequence[str], trials: int, quick: bool = False) -> list[Measured]:
+    """The same for two sites at hand: one row per method."""
+    source, target = sides.source, sides.target
+    shift = estimate_shift(source, target, seed=0)
+    weights = density_ratio_weights(propensity(source, target, seed=0))
+    matched = match(source, target, seed=0).rows
+    scores: dict[str, Score] = {}
+    held_out: dict[str, OutOfFold] = {}
+    risks: dict[str, Doubles] = {}
+    for name in methods:
+        base = QUICK_NETWORK if quick and hasattr(build(name), "hidden") else {}
+        tuned = tune(name, source, target, matched, budget=trials, seed=0, base=base)
+        folds = weigh_out_of_fold(name, tuned.out_of_fold, source, weights)
+        scores[name] = Score(name, build(name).has_samples, tuned.picked, folds)
+        held_out[name] = tuned.out_of_fold
+        fitted = refit(name, tuned.picked, source, target, seed=0)
+        risks[name] = fitted.summarise(target.X, PASSES, seed=0).mean.astype(np.float64)
+    members = pick_members(list(scores.values()))
+    if members:
+        held_out[COMMITTEE] = OutOfFold.average([held_out[name] for name in members])
+        trial = score_trial(Committee(members), source, held_out[COMMITTEE], matched)
+        folds = weigh_out_of_fold(COMMITTEE, held_out[COMMITTEE], source, weights)
+        scores[COMMITTEE] = Score(COMMITTEE, True, trial, folds)
+        risks[COMMITTEE] = np.mean([risks[name] for name in members], axis=0)
+    assert source.y is not None
+    evidence = [
+        Evidence(name, out.risk, source.y[out.rows].astype(float), weights[out.rows], risks[name])
+        for name, out in held_out.items()
+    ]
+    made = forecast_methods("target", evidence, THRESHOLD)
+    chosen = choose_by_every_rule(list(scores.values()))
+    about = {
+        "verdict": shift.verdict,
+        "domain AUROC": shift.domain_auroc.value if shift.domain_auroc else None,
+        "effective n": shift.weights_effective_n,
+    }
+    return [
+        {
+            **about,
+            "rules": [rule for rule, method in chosen.items() if method == name],
+            **_open(score, risks[name], sides.outcomes, made),
+        }
+        for name, score in scores.items()
+    ]
 
 
-def _average(fits: Sequence[Rows]) -> Rows:
-    """The mean of every measure over refits, by row."""
-    return {row: {name: mean_of([fit[row][name] for fit in fits]) for name in MEASURES} for row in fits[0]}
+def _open(score: Score, risk: Doubles, outcomes: Doubles, made: Forecast) -> Measured:
+    """Compares a method's risks and forecast with the outcomes."""
+    known = np.isfinite(outcomes)
+    y, risk = outcomes[known], risk[known]
+    answers = {name: answer for name in QUANTITIES if (answer := made.find(score.method, name)) is not None}
+    observed = Ranked.sort(risk, THRESHOLD).quantities(y[None], 1 - y[None])[:, 0]
+    return {
+        "method": score.method,
+        # Only a method with samples can be chosen.
+        "candidate": score.has_samples,
+        "importance-weighted log loss": score.folds.losses.mean if score.folds else None,
+        "matched log loss": score.trial.matched_log_loss if score.trial else None,
+        "AUROC": auroc(y, risk) or 0.5,
+        "log loss": float(per_row_log_loss(y, risk).mean()),
+        **{f"{name}, forecast": answer.value or 0.0 for name, answer in answers.items()},
+        **{f"{name}, low": answer.low or 0.0 for name, answer in answers.items()},
+        **{f"{name}, high": answer.high or 0.0 for name, answer in answers.items()},
+        **{f"{name}, observed": float(value) for name, value in zip(QUANTITIES, observed, strict=True)},
+        **{f"AUROC by {estimator}": value for estimator, value in answers[QUANTITIES[0]].by.items()},
+        # What no forecast of the AUROC can know.
+        "chance": float(np.sqrt(delong(risk[y < 0.5], risk[y > 0.5])[1])),
+    }
+
+
+def choose_by_every_rule(scores: Sequence[Score]) -> dict[str, str]:
+    """The method that each rule picks: both criteria, with a committee and without, and every method always."""
+    single = [score for score in scores if score.method != COMMITTEE]
+    criteria: tuple[Criterion, ...] = (DEFAULT_CRITERION, "matched_validation")
+    chosen: dict[str, str] = {criterion: make_choice(scores, criterion=criterion).method for criterion in criteria}
+    chosen |= {
+        f"{criterion}, one method alone": make_choice(single, criterion=criterion).method for criterion in criteria
+    }
+    return {**chosen, **{f"always {score.method}": score.method for score in single if score.has_samples}}
 
 
 def tuned_tables(tuned: pd.DataFrame) -> list[Table]:
-    """What choosing costs, what unlabelled patients give tuned methods, forecasts, and everything behind them."""
-    shown = tuned.drop(columns=["rules", "fit", "candidate"]).assign(chosen=_picked_by(tuned, DEFAULT_CRITERION))
+    """What choosing costs, how methods differ, forecasts, and everything behind them."""
+    shown = tuned.drop(columns=["rules", "candidate"]).assign(chosen=_picked_by(tuned, DEFAULT_CRITERION))
     rows: Any = shown.astype(object).where(shown.notna(), None).to_dict("records")
-    return [
-        regret_table(tuned),
-        gain_table(tuned),
-        _tuned_unlabelled_table(tuned),
-        *forecast_tables(tuned),
-        Table("choosing_measurements", "Every method at every transfer, simulated or real by its family.", rows),
-    ]
+    everything = Table(
+        "choosing_measurements", "Every method at every transfer, simulated or real by its family.", rows
+    )
+    return [regret_table(tuned), gain_table(tuned), estimators_table(tuned), intervals_table(tuned), everything]
 
 
 def groups(tuned: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -184,31 +224,20 @@ def regret_table(tuned: pd.DataFrame) -> Table:
 
 
 def gain_table(tuned: pd.DataFrame) -> Table:
-    """The difference of each method to logistic regression."""
+    """The difference of each method to logistic regression, and of those with unlabelled patients to those without."""
     rows: list[Row] = []
     for family, members in groups(tuned):
-        base = members[members["method"] == REFERENCE].set_index(TRANSFER)
-        for name, method in members.groupby("method", sort=False):
-            gains = (method.set_index(TRANSFER)[["log loss", "AUROC"]] - base[["log loss", "AUROC"]]).dropna()
-            means = {number: mean_over_problems(gains[number].tolist(), 4) for number in ("log loss", "AUROC")}
-            if len(gains):
-                rows.append({"family": family, "method": label(str(name)), "n": len(gains), **means})
-    return Table("choosing_gains", "Every tuned method minus tuned logistic regression, real and simulated.", rows)
+        measured = {str(name): method.set_index(TRANSFER) for name, method in members.groupby("method", sort=False)}
+        pairs = [*((name, REFERENCE) for name in measured if name != REFERENCE), *RIVALS.items()]
+        for name, beside in (pair for pair in pairs if set(pair) <= set(measured)):
+            gains = (measured[name][["log loss", "AUROC"]] - measured[beside][["log loss", "AUROC"]]).dropna()
+            means = {number: Estimate.mean(gains[number], 4) for number in ("log loss", "AUROC")}
+            rows.append({"family": family, "method": label(name), "minus": label(beside), "n": len(gains), **means})
+    return Table("choosing_gains", "Tuned methods beside each other, real and simulated.", rows)
 
 
-def _tuned_unlabelled_table(tuned: pd.DataFrame) -> Table:
-    rows: list[Row] = []
-    for family, members in groups(tuned):
-        fits = members.pivot(index=TRANSFER, columns="method", values="fit")
-        for pair in RIVALS.items():
-            both = fits.reindex(columns=list(pair)).dropna()
-            named: list[Any] = both.rename(columns=label).to_dict("records")
-            rows += _with_family(family, named, label(pair[1])) if named else []
-    return Table("choosing_unlabelled", _unlabelled_caption("All tuned."), rows)
-
-
-def forecast_tables(tuned: pd.DataFrame) -> list[Table]:
-    """Estimators of the AUROC, and intervals whose tau leaves the transfer at hand out."""
+def estimators_table(tuned: pd.DataFrame) -> Table:
+    """How far off every estimator of the AUROC is."""
     rows: list[Row] = []
     for name, scores in (("chosen method", tuned[_picked_by(tuned, DEFAULT_CRITERION)]), ("every method", tuned)):
         for estimator in ESTIMATORS:
@@ -226,104 +255,18 @@ def forecast_tables(tuned: pd.DataFrame) -> list[Table]:
                     "largest": float(np.abs(error).max()),
                 }
             )
-    several = tuned.groupby(TRANSFER).ngroups > 1
-    intervals = [_interval_row(tuned, quantity) for quantity in QUANTITIES] if several else []
-    return [
-        Table("forecast_estimators", "Estimators of the AUROC, real transfers and simulated ones.", rows),
-        Table("forecast_intervals", "Intervals, tau leaving one transfer out, real and simulated.", intervals),
-    ]
+    return Table("forecast_estimators", "Estimators of the AUROC, real transfers and simulated ones.", rows)
 
 
-def fit_tau(errors: Sequence[Doubles], sampling: Sequence[Doubles]) -> float:
-    """The smallest tau whose intervals cover INTERVAL_LEVEL of the observed values; every pair of sites counts alike.
-
-    Args:
-        errors: For each pair, observed minus forecast of its methods (methods,).
-        sampling: The standard deviations behind them (methods,).
-    """
-    reach = float(norm.ppf((1 + INTERVAL_LEVEL) / 2))
-    flat = np.concatenate([np.asarray(of_pair, dtype=np.float64) for of_pair in errors])
-    spread = np.concatenate([np.asarray(of_pair, dtype=np.float64) for of_pair in sampling])
-    share: Doubles = np.concatenate([np.full(len(of_pair), 1 / len(of_pair)) for of_pair in errors]) / len(errors)
-    needed = np.sqrt(np.maximum(0.0, (flat / reach) ** 2 - spread**2))
-    order = np.argsort(needed)
-    place = int(np.searchsorted(np.cumsum(share[order]), INTERVAL_LEVEL - 1e-9))
-    return float(needed[order][min(place, len(order) - 1)])
-
-
-def _interval_row(tuned: pd.DataFrame, quantity: str) -> Row:
-    """Coverage of the chosen method and of all, with a binomial interval over transfers."""
-    transfers = [transfer for _, transfer in tuned.groupby(TRANSFER, sort=False)]
-    errors = [(rows[f"{quantity}, observed"] - rows[f"{quantity}, forecast"]).to_numpy(float) for rows in transfers]
-    spreads = [rows[f"{quantity}, sampling"].to_numpy(float) for rows in transfers]
-    taus, covered, halves, every = [], [], [], []
-    for place, transfer in enumerate(transfers):
-        others = [other for other in range(len(transfers)) if other != place]
-        tau = fit_tau([errors[other] for other in others], [spreads[other] for other in others])
-        half = float(norm.ppf(0.975)) * np.hypot(spreads[place], tau)
-        chosen = int(np.argmax(_picked_by(transfer, DEFAULT_CRITERION)))
-        inside = np.abs(errors[place]) <= half
-        taus.append(tau)
-        covered.append(bool(inside[chosen]))
-        halves.append(float(half[chosen]))
-        every.append(float(inside.mean()))
-    low, high = binomial_interval(sum(covered), len(covered))
-    return {
-        "quantity": quantity,
-        "tau": float(np.mean(taus)),
-        "n": len(transfers),
-        "covered": Estimate(float(np.mean(covered)), low, high),
-        "covered, every method": float(np.mean(every)),
-        "half-width": float(np.mean(halves)),
-    }
-
-
-def fixed_tables(
-    fixed: Mapping[str, Mapping[Key, Rows]], name: str = "unlabelled", how: str = "Defaults with equal decay."
-) -> list[Table]:
-    """Rows about unlabelled patients at fixed settings: pooled by family, and by problem."""
-    pooled: list[Row] = []
-    problems: list[Row] = []
-    for main, rival in RIVALS.items():
-        names = {ITSELF: label(main), ABLATION: label(rival)}
-        measured = {
-            key: {names.get(row, f"{label(main)}, {row}"): values for row, values in rows.items()}
-            for key, rows in fixed.get(main, {}).items()
-        }
-        for family, keys in _families(list(measured)).items():
-            pooled += _with_family(family, [measured[key] for key in keys], label(rival))
-        problems += [
-            {"family": family, "problem": title, "method": row, **values}
-            for (family, title), rows in measured.items()
-            for row, values in rows.items()
-        ]
-    return [
-        Table(name, _unlabelled_caption(how), pooled),
-        Table(f"{name}_problems", "The same by problem, simulated and real as named.", problems),
-    ]
-
-
-def _families(keys: Sequence[Key]) -> dict[str, list[Key]]:
-    """By family its problems, and where there are several collections these together."""
-    families = {family: [key for key in keys if key[0] == family] for family in dict.fromkeys(key[0] for key in keys)}
-    for name, parts in (("first to fifth", FIXED_FAMILIES[:-1]), ("second to fifth", UNSEEN)):
-        together = [key for key in keys if key[0] in parts]
-        if len({family for family, _ in together}) > 1:
-            families[name] = together
-    return families
-
-
-def _with_family(family: str, problems: Sequence[Rows], base: str) -> list[Row]:
-    """Every row and, for all but `base`, its difference to `base`; also the first row's to every placebo."""
-    first, *others = problems[0]
-    pairs = [(name, base) for name in problems[0] if name != base]
-    pairs += [(first, placebo) for placebo in others if placebo != base]
-    return [{"family": family, **line} for line in compare_rows(problems, pairs)]
-
-
-def _unlabelled_caption(how: str) -> str:
-    return (
-        "Methods that read unlabelled patients, and the same networks without them, simulated and real as named. "
-        f"{how} Mean over transfers with Student's 95% interval; differences are paired by transfer; the ranking of "
-        f"errors where both methods make at least {FEWEST_ERRORS}."
-    )
+def intervals_table(tuned: pd.DataFrame) -> Table:
+    """How often the interval of a forecast held, for the chosen method with a binomial interval and for all."""
+    rows: list[Row] = []
+    for quantity in QUANTITIES:
+        low, high, observed = (tuned[f"{quantity}, {end}"] for end in ("low", "high", "observed"))
+        held = ((low <= observed) & (observed <= high)).astype(float)
+        chosen = held[_picked_by(tuned, DEFAULT_CRITERION)]
+        row: Row = {"quantity": quantity, "n": len(chosen)}
+        row["covered"] = Estimate(float(chosen.mean()), *binomial_interval(int(chosen.sum()), len(chosen)))
+        row["covered, every method"] = float(held.groupby([tuned[name] for name in TRANSFER]).mean().mean())
+        rows.append({**row, "half-width": float((high - low)[chosen.index].mean() / 2)})
+    return Table("forecast_intervals", "95% intervals of forecasts, real transfers and simulated ones.", rows)

@@ -11,18 +11,19 @@ and undefined splits are counted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import sklearn.datasets
 from numpy.typing import NDArray
 
-from benchmarks.paired import concordant_pairs, mean_over_problems, stratified_estimate
+from benchmarks.paired import concordant_pairs, stratified_estimate
 from benchmarks.results import Estimate, Results, Row, Table, printed
-from benchmarks.units import Options, run_units
+from benchmarks.units import Options, run_grid
 from tdrop import metrics
-from tdrop.base import Cohort
+from tdrop.base import Cohort, Method
 from tdrop.methods import build, label, method_names
 
 #: In place of one class: the data set with all of them.
@@ -36,9 +37,6 @@ DATASETS: Mapping[str, tuple[str, int | None]] = {
     "wine, three classes": ("load_wine", ALL_CLASSES),
 }
 WEIGHTS = ("linear", "softmax")
-#: A data set, and how its test sets are drawn.
-Problem = tuple[str, str]
-PROBLEMS: Sequence[Problem] = [(dataset, weights) for dataset in DATASETS for weights in WEIGHTS]
 #: The paper's 32-64 networks; full batches, as all training sets are below 512 rows.
 NETWORK: Mapping[str, Any] = {"hidden": [32, 64], "learning_rate": 0.01, "batch": 512, "steps": 150}
 QUICK: Mapping[str, Any] = {"hidden": [8], "steps": 3}
@@ -49,51 +47,39 @@ SPLITS, PASSES = 20, 200
 def run(options: Options) -> Results:
     """Fits every method to every split of the ten problems."""
     splits = options.seeds_or(SPLITS, quick=2)
-    names = options.methods_or(method_names(), ("mlp", "tdnr", "transductive_dropout", "logistic_regression"))
-    units = [
-        {
-            "method": name,
-            "settings": dict(_settings(name, options)),
-            "split": split,
-            "passes": 10 if options.quick else PASSES,
-        }
-        for name in names
-        for split in range(splits)
-    ]
-    measured = iter(run_units(options, "uci", measure_split, units))
-    by_method = {name: [next(measured) for _ in range(splits)] for name in names}
-    by_problem = {
-        problem: {name: [split[place] for split in splits_of_method] for name, splits_of_method in by_method.items()}
-        for place, problem in enumerate(PROBLEMS)
-    }
+    methods = options.methods_or(method_names(), ("mlp", "tdnr", "transductive_dropout", "logistic_regression"))
+    tests = run_grid(options, "uci", measure_split, method=methods, split=range(splits), quick=[options.quick])
     return Results(
         title="The paper's appendix: breast cancer, iris, wine",
         about=(
             f"Public data from scikit-learn with a shift made by sampling; {splits} splits; settings fixed in advance, "
             "nothing tuned. The paper prints one number per cell and not how many splits it rests on."
         ),
-        tables=[_table(problem, splits_of_method) for problem, splits_of_method in by_problem.items()],
+        tables=[
+            _table(dataset, weights, tests[(tests["dataset"] == dataset) & (tests["weights"] == weights)])
+            for dataset in DATASETS
+            for weights in WEIGHTS
+        ],
     )
 
 
-def _settings(name: str, options: Options) -> Mapping[str, Any]:
-    if name in ("logistic_regression", "gradient_boosting"):
-        return {"refits": 5} if options.quick else {}
-    return QUICK if options.quick else NETWORK
+def measure_split(method: str, split: int, quick: bool) -> list[dict[str, Any]]:
+    """Fits one method to one split of all ten problems.
+
+    By problem, its AUROC (None where one class only was drawn), concordant pairs and pairs of (wrong, right) patients
+    by sd (None without spread) and by p(1-p), patients whose class is wrong, and patients.
+    """
+    passes, settings = (10, QUICK) if quick else (PASSES, NETWORK)
+    if method in ("logistic_regression", "gradient_boosting"):
+        settings = {"refits": 5} if quick else {}
+    return [
+        {"dataset": dataset, "weights": weights, **_measure(build(method, **settings), dataset, weights, split, passes)}
+        for dataset in DATASETS
+        for weights in WEIGHTS
+    ]
 
 
-#: One fit on one test set: its AUROC (None where one class only was drawn), concordant pairs and pairs of (wrong,
-#: right) patients by sd (None without spread) and by p(1-p), patients whose class is wrong, and patients.
-Tested: TypeAlias = dict[str, Any]
-
-
-def measure_split(method: str, settings: Mapping[str, Any], split: int, passes: int) -> list[Tested]:
-    """Fits one method to one split of all ten problems, in the order of PROBLEMS."""
-    return [_measure(method, settings, problem, split, passes) for problem in PROBLEMS]
-
-
-def _measure(method: str, settings: Mapping[str, Any], problem: Problem, split: int, passes: int) -> Tested:
-    dataset, weights = problem
+def _measure(method: Method, dataset: str, weights: str, split: int, passes: int) -> dict[str, Any]:
     X, y = load(dataset)
     test = draw_test(X, weights, split)
     names = tuple(f"x{i}" for i in range(X.shape[1]))
@@ -101,7 +87,7 @@ def _measure(method: str, settings: Mapping[str, Any], problem: Problem, split: 
     kind: dict[str, Any] = {"task": "classes", "classes": ("0", "1", "2")} if several else {}
     source = Cohort("training", np.flatnonzero(~test), names, X[~test], y[~test], **kind)
     target = Cohort("test", np.flatnonzero(test), names, X[test], **kind)
-    summary = build(method, **settings).fit(source, target, None, seed=split).summarise(target.X, passes, seed=split)
+    summary = method.fit(source, target, None, seed=split).summarise(target.X, passes, seed=split)
     outcome, risk = y[test], summary.mean
     return {
         "auroc": metrics.macro_auroc(outcome, risk) if several else metrics.auroc(outcome, risk),
@@ -138,22 +124,21 @@ def draw_test(X: NDArray[Any], weights: str, split: int) -> NDArray[np.bool_]:
     return test
 
 
-def _table(problem: Problem, by_method: Mapping[str, Sequence[Tested]]) -> Table:
-    dataset, weights = problem
+def _table(dataset: str, weights: str, tests: pd.DataFrame) -> Table:
     rows: list[Row] = []
-    for name, tests in by_method.items():
-        by_sd, by_risk = ([test[score] for test in tests] for score in ("by sd", "by risk"))
+    for name, splits in tests.groupby("method", sort=False):
+        by_sd, by_risk = (splits[score].tolist() for score in ("by sd", "by risk"))
         paper = printed("uci").get(dataset, {}).get(name) or ("not printed", "not printed")
         rows.append(
             {
-                "method": label(name),
-                "test AUROC": mean_over_problems([test["auroc"] for test in tests if test["auroc"] is not None]),
+                "method": label(str(name)),
+                "test AUROC": Estimate.mean(splits["auroc"].dropna()),
                 "error AUROC by sd": Estimate(None) if by_sd[0] is None else stratified_estimate(np.array(by_sd)),
                 "error AUROC by p(1-p)": stratified_estimate(np.array(by_risk)),
-                "errors a split": round(float(np.mean([test["errors"] for test in tests])), 1),
+                "errors a split": round(float(splits["errors"].mean()), 1),
                 "splits undefined": sum(pairs == 0 for _, pairs in by_risk),
-                "splits": len(tests),
-                "test rows": tests[0]["rows"],
+                "splits": len(splits),
+                "test rows": int(splits["rows"].iloc[0]),
                 "paper: test": paper[0],
                 "paper: error": paper[1],
             }

@@ -9,9 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pandas as pd
 import torch
 from joblib import Memory, Parallel, delayed
 from rich.console import Console
@@ -92,6 +94,19 @@ def run_units(options: Options, title: str, function: Callable[..., Result], uni
     workers = Parallel(n_jobs=options.processes or -1, return_as="generator")
     results = workers(delayed(_on_one_thread)(cached, unit) for unit in units)
     return list(track(results, title, len(units), console=Console(stderr=True), transient=True))
+
+
+def run_grid(options: Options, title: str, function: Callable[..., Any], **values: Sequence[Any]) -> pd.DataFrame:
+    """Computes a function for every combination of values of its arguments, the last changing fastest.
+
+    Returns:
+        The arguments and what the function returned for them: one row per mapping, of which it returns one or a list.
+    """
+    units = [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]
+    rows = []
+    for unit, result in zip(units, run_units(options, title, function, units), strict=True):
+        rows += [{**unit, **row} for row in (result if isinstance(result, list) else [result])]
+    return pd.DataFrame(rows)
 
 
 def _on_one_thread(function: Callable[..., Result], unit: Unit) -> Result:

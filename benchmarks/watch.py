@@ -8,16 +8,16 @@ compare chunk by chunk). The truth changes at the first batch, so that patients 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, softmax
 from scipy.stats import norm
 
-from benchmarks.results import Cell, Estimate, Results, Table
-from benchmarks.units import Options, run_units
+from benchmarks.results import Estimate, Results, Row, Table
+from benchmarks.units import Options, run_grid
 from tdrop.base import Cohort
 from tdrop.watch import (
     CAUTION_LINE,
@@ -80,11 +80,8 @@ NUMBERS: Mapping[str, tuple[float, float]] = {
 }
 
 
-class Alarms(NamedTuple):
-    """After how many patients of one history two rules raised their alarm; None where they never did."""
-
-    watch: int | None
-    batch_rule: int | None
+#: After how many patients of one history two rules raised their alarm; None where they never did.
+Alarms: TypeAlias = dict[str, int | None]
 
 
 def run(options: Options) -> Results:
@@ -100,30 +97,25 @@ def run(options: Options) -> Results:
 
 def _table(options: Options, rule: str, sites: int) -> Table:
     caption, scenarios, _ = RULES[rule]
-    starts = range(0, sites, AT_ONCE)
-    units = [
-        {"rule": rule, "scenario": scenario, "first": start, "sites": min(AT_ONCE, sites - start)}
-        for scenario in scenarios
-        for start in starts
-    ]
-    parts = iter(run_units(options, f"watch: {rule}", watch_sites, units))
-    rows = []
-    for scenario in scenarios:
-        watch, batch_rule = zip(*(history for _ in starts for history in next(parts)), strict=True)
-        rows.append({"truth": scenario, **_alarms("watch", watch), **_alarms("batch by batch", batch_rule)})
+    firsts = range(0, sites, AT_ONCE)
+    alarms = run_grid(
+        options, f"watch: {rule}", watch_sites, rule=[rule], scenario=list(scenarios), first=firsts, sites=[sites]
+    )
+    rows: list[Row] = []
+    for scenario, histories in alarms.groupby("scenario", sort=False):
+        row: Row = {"truth": str(scenario)}
+        for name in ("watch", "batch by batch"):
+            middle = histories[name].median()
+            row[f"{name}: alarms"] = Estimate(float(histories[name].notna().mean()))
+            row[f"{name}: median patients"] = None if np.isnan(middle) else f"{middle:,.0f}"
+        rows.append(row)
     return Table(rule, caption, rows)
 
 
-def _alarms(rule: str, patients: Sequence[int | None]) -> dict[str, Cell]:
-    alarms = [count for count in patients if count is not None]
-    middle = f"{np.median(alarms):,.0f}" if alarms else None
-    return {f"{rule}: alarms": Estimate(len(alarms) / len(patients)), f"{rule}: median patients": middle}
-
-
 def watch_sites(rule: str, scenario: str, first: int, sites: int) -> list[Alarms]:
-    """One rule in one scenario at some sites."""
+    """One rule in one scenario at the next sites, of so many in all."""
     _, scenarios, watch = RULES[rule]
-    return [watch(site, *scenarios[scenario]) for site in range(first, first + sites)]
+    return [watch(site, *scenarios[scenario]) for site in range(first, min(first + AT_ONCE, sites))]
 
 
 def _watch_places(site: int, rows: int, mean: float) -> Alarms:
@@ -139,7 +131,7 @@ def _watch_places(site: int, rows: int, mean: float) -> Alarms:
     further = 1.0 + float(norm.ppf(mean)) * np.sqrt(2)
     place = state.scale.place(_draw(generator, sum(sizes), further).X)
     alone = [(batch.mean() - 0.5) / (batch.std(ddof=1) / np.sqrt(len(batch))) for batch in _batches(place, sizes)]
-    return Alarms(_crossed(state.further.path(place), LINE), _first_batch(alone, sizes))
+    return _alarms(_crossed(state.further.path(place), LINE), alone, sizes)
 
 
 def _watch_harm(site: int, rise: float) -> Alarms:
@@ -157,7 +149,7 @@ def _watch_harm(site: int, rise: float) -> Alarms:
         max(_standard_errors(a, before), _standard_errors(b, target[1]))
         for a, b in zip(_batches(loss, sizes), _batches(review, sizes), strict=True)
     ]
-    return Alarms(_crossed(path, LINE), _first_batch(alone, sizes))
+    return _alarms(_crossed(path, LINE), alone, sizes)
 
 
 def _watch_outcomes(site: int, offset: float, middle: float) -> Alarms:
@@ -198,14 +190,10 @@ def _judge(test: RiskTest, happened: NDArray[Any], chance: NDArray[Any], sizes: 
         abs((known - expected).sum()) / np.sqrt((expected * (1 - expected)).sum())
         for known, expected in zip(_batches(y, sizes), _batches(chance, sizes), strict=True)
     ]
-    return Alarms(_first_outcome(test, y, chance), _first_batch(alone, sizes))
-
-
-def _first_outcome(test: RiskTest, y: NDArray[Any], risk: NDArray[Any]) -> int | None:
-    """After how many known outcomes rule 3 says caution; searched by halving, since its peak never falls."""
     counts = range(1, len(y) + 1)
-    place = bisect_left(counts, np.log(CAUTION_LINE), key=lambda count: test.add(y[:count], risk[:count]).peak)
-    return counts[place] if place < len(counts) else None
+    # Searched by halving, since the peak never falls.
+    place = bisect_left(counts, np.log(CAUTION_LINE), key=lambda count: test.add(y[:count], chance[:count]).peak)
+    return _alarms(counts[place] if place < len(counts) else None, alone, sizes)
 
 
 def _scored(X: NDArray[Any], risk: NDArray[Any], review: NDArray[Any]) -> ScoredPatients:
@@ -241,10 +229,10 @@ def _standard_errors(batch: NDArray[Any], reference: NDArray[Any]) -> float:
     return float((batch.mean() - reference.mean()) / (reference.std(ddof=1) / np.sqrt(len(batch))))
 
 
-def _first_batch(errors: list[float], sizes: list[int]) -> int | None:
-    """Patients up to the end of the first batch beyond the limit."""
+def _alarms(watch: int | None, errors: list[float], sizes: list[int]) -> Alarms:
+    """The watch's alarm, and that of the rule for single batches: at the end of the first one beyond its limit."""
     beyond = np.flatnonzero(np.asarray(errors) > BATCH_RULE)
-    return int(np.cumsum(sizes)[beyond[0]]) if len(beyond) else None
+    return {"watch": watch, "batch by batch": int(np.cumsum(sizes)[beyond[0]]) if len(beyond) else None}
 
 
 def _crossed(path: NDArray[Any], line: float) -> int | None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import paired
+from benchmarks.results import Estimate
 from tdrop.base import Summary
 
 
@@ -21,10 +22,10 @@ def test_student_interval_is_scipys():
 
     values = [0.1, 0.3, 0.2, 0.5]
     low, high = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
-    found = paired.mean_over_problems(values)
+    found = Estimate.mean(values)
     assert (found.value, found.low, found.high) == (pytest.approx(0.275), pytest.approx(low), pytest.approx(high))
-    assert paired.mean_over_problems([]).value is None
-    assert paired.mean_over_problems([0.2]).low is None
+    assert Estimate.mean([]).value is None
+    assert Estimate.mean([0.2]).low is None
 
 
 def test_pairs_never_cross_a_split():

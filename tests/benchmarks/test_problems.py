@@ -41,8 +41,8 @@ def test_a_test_set_is_a_fifth_shifted_along_the_component_and_seeded(dataset, w
 
 def test_the_toy_measures_count_the_truth_as_covered_only_inside_the_interval():
     truth = toy_truth(toy.GRID)
-    high, none = np.where(toy.GRID > 11, truth - 0.5, truth + 1), np.zeros(0)
-    curve = toy.Curve(truth, truth - 1, high, none, none, none, {})
+    high = np.where(toy.GRID > 11, truth - 0.5, truth + 1)
+    curve = {"mean": truth, "low": truth - 1, "high": high}
     measured = toy.measure(curve)
     assert (measured["coverage, source-dense"], measured["coverage, target-only"]) == (1.0, 0.0)
     assert measured["width, source-dense"] == pytest.approx(2.0)

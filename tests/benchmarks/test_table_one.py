@@ -34,7 +34,7 @@ def test_the_table_says_on_whom_and_what_the_paper_printed(evaluation):
 
 def test_settings_reach_the_fit_and_members_answer_together():
     methods = {"mlp": {"hidden": [4], "steps": 1}, "logistic_regression": {"refits": 3}}
-    fits = fit_methods("curved 400", True, methods, members=tuple(methods), seed=0, passes=2)
+    fits = fit_methods("curved 400", True, methods, members=tuple(methods), seed=0)
     assert list(fits) == ["mlp", "logistic_regression", "committee"]
     assert fits["logistic_regression"].passes == 3
     mean = (fits["mlp"].mean + fits["logistic_regression"].mean) / 2
