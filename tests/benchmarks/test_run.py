@@ -22,7 +22,7 @@ FILES = {
     "prostate_hard": {"truncated_moderate_prostate_methods.csv"},
     "breast": {"gbsg_methods.csv"},
     "support": {"copd_methods.csv"},
-    "transfers": {"choosing.csv", "choosing_gains.csv", "choosing_unlabelled.csv", "forecast_intervals.csv"},
+    "transfers": {"choosing.csv", "choosing_gains.csv", "forecast_intervals.csv"},
     "placebos": {"unlabelled.csv", "unlabelled_problems.csv"},
     "networks": {"ways.csv", "networks.csv", "choice.csv", "intervals.csv"},
     "ladder": {"ladder.csv", "alarms.csv"},
