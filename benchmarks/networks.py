@@ -105,11 +105,10 @@ def public_networks() -> Mapping[str, PublicNetwork]:
 
 @dataclass(frozen=True)
 class Held:
-    """A held-out source: its people, their risks by candidate (rows,), and how each candidate did."""
+    """A held-out source: its people, and their risks by candidate (rows,)."""
 
     cohort: Cohort
     risks: Mapping[Candidate, Doubles]
-    scores: Mapping[Candidate, HeldOutSite]
 
 
 def measure_network(title: str, most_rows: int, methods: Sequence[str]) -> dict[str, list[Row]]:
@@ -136,14 +135,13 @@ def measure_network(title: str, most_rows: int, methods: Sequence[str]) -> dict[
 
 
 def _measure_pairs(cohorts: Mapping[str, Cohort], methods: Sequence[str]) -> dict[str, list[Held]]:
-    """By new site, its held-out sources; one fit serves both of a pair."""
+    """By new site, its held-out sources; one fit serves both of a pair, and only pooled, as a transfer chooses."""
     held: dict[str, list[Held]] = {name: [] for name in cohorts}
     for first, second in combinations(cohorts, 2):
         pool = _pool([cohort for name, cohort in cohorts.items() if name not in (first, second)])
-        fits = _fit(pool, methods)
+        fits = _fit(pool, methods, ways=("pooled",))
         for new, left_out in ((first, cohorts[second]), (second, cohorts[first])):
-            risks = _predict(fits, left_out, estimate_shares(pool, left_out).weights)
-            held[new].append(Held(left_out, risks, _score(left_out, risks)))
+            held[new].append(Held(left_out, _predict(fits, left_out)))
     return held
 
 
@@ -161,7 +159,7 @@ def _play(
     knowing = {key: fitted for key, fitted in fits.items() if key[1] == "shares"}
     risks |= {name.replace("shares", "permuted"): risk for name, risk in _predict(knowing, target, moved).items()}
     largest = _fit(max(sources, key=len), methods, ways=("pooled",))
-    risks |= {name.replace("pooled", "largest"): risk for name, risk in _predict(largest, target, shares).items()}
+    risks |= {name.replace("pooled", "largest"): risk for name, risk in _predict(largest, target).items()}
     return _score(target, risks), chosen, _promise(held, chosen, pool, target.unlabelled(), risks[chosen])
 
 
@@ -223,12 +221,18 @@ def _fit(pool: Cohort, methods: Sequence[str], ways: Sequence[str] = WAYS) -> di
 
 
 def _predict(
-    fits: Mapping[tuple[str, str], Fitted], target: Cohort, shares: Mapping[str, float]
+    fits: Mapping[tuple[str, str], Fitted], target: Cohort, shares: Mapping[str, float] | None = None
 ) -> dict[Candidate, Doubles]:
-    """Risks (rows,) of a site's people by candidate: every method, and the mean of every two or more."""
+    """Risks (rows,) of a site's people by candidate: every method, and the mean of every two or more.
+
+    A fit that knows the sites predicts by `shares`, and needs them.
+    """
     risks: dict[Candidate, Doubles] = {}
     for (method, way), fitted in fits.items():
-        here = fitted.with_shares(shares) if isinstance(fitted, FittedWithSites) else fitted
+        here = fitted
+        if isinstance(fitted, FittedWithSites):
+            assert shares is not None
+            here = fitted.with_shares(shares)
         risks[f"{method} {way}"] = here.sample(target.X, PASSES, seed=SEED).samples.mean(axis=0, dtype=np.float64)
     for way in dict.fromkeys(way for _, way in fits):
         for members in _means([method for method, other in fits if other == way]):
