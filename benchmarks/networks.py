@@ -34,9 +34,14 @@ from tdrop.shift import density_ratio_weights, estimate_shares, propensity
 FEWEST_ROWS, FEWEST_EVENTS, FEWEST_SITES, MOST_SITES, MOST_ROWS = 100, 20, 4, 8, 1_500
 #: People per site of the quick form.
 QUICK_ROWS = 150
-#: The methods, unless others are asked for. Fewer refits than the defaults: the risk is their mean, and 1,800 fits have
-#: to end.
-REFITS: Mapping[str, Mapping[str, int]] = {"logistic_regression": {"refits": 5}, "gradient_boosting": {"refits": 3}}
+#: The methods, unless others are asked for.
+METHODS = ("logistic_regression", "gradient_boosting")
+#: Fewer refits and networks than the defaults: the risk is their mean, and hundreds of pools are fitted.
+REFITS: Mapping[str, Mapping[str, int]] = {
+    "logistic_regression": {"refits": 5},
+    "gradient_boosting": {"refits": 3},
+    "ensemble": {"members": 3},
+}
 #: Between the names of methods whose mean is meant; samples behind a risk of a network.
 MEAN, PASSES = " + ", 50
 #: What may be chosen: a way to use the sources, with one of the methods or their mean.
@@ -258,7 +263,7 @@ def run(options: Options) -> Results:
     for title in options.only:
         if title not in known:
             raise UsageError(f"there is no network '{title}' in this study{did_you_mean(title, known)}")
-    methods = options.methods_or(list(REFITS))
+    methods = options.methods_or(METHODS)
     titles = options.only or (("death with AIDS by state",) if options.quick else tuple(known))
     most_rows = QUICK_ROWS if options.quick else MOST_ROWS
     units = [{"title": title, "most_rows": most_rows, "methods": methods} for title in titles]

@@ -21,7 +21,7 @@ from tasks.prepare import (
 from tdrop.base import write_record, written
 from tdrop.contracts import Validation
 from tdrop.data import fingerprint
-from tdrop.home import Ref, ResolvedSite, emit_progress, replace_folder
+from tdrop.home import Ref, ResolvedSite, emit_progress, files, replace_folder
 from tdrop.report import render_shift_page, shift_sentence
 from tdrop.shift import Matching, Shift
 
@@ -78,7 +78,8 @@ def compare_patients(site: ResolvedSite) -> ShiftPage:
     folder = site.workspace.site(site.name) / "shift"
     with replace_folder(folder) as incoming:
         names = {own.name: own.title for own in site.sources}
-        page = render_shift_page(site.site, site.source_title, shift, matching, validation, site.contract, names)
+        title = site.source_title(left_out=encoded.json(files.SMALL_SOURCES))
+        page = render_shift_page(site.site, title, shift, matching, validation, site.contract, names)
         (incoming / "shift.html").write_text(page, encoding="utf-8")
         write_record(incoming / "shift.json", shift)
     return ShiftPage(shift.verdict, shift_sentence(shift), str(folder / "shift.html"))

@@ -82,10 +82,11 @@ def gather(workspace: Workspace, run: Run, promotion: Promotion | None) -> Repor
     forecast = None if stages.forecast is None else stages.forecast.record(Forecast, files.FORECAST)
     audit = None if stages.audit is None else stages.audit.record(Audit, AUDIT)
     refused = stages.evaluation.path / files.REFUSED
+    small_sources = stages.encoded.json(files.SMALL_SOURCES)
     return ReportData(
         site=site.site,
-        source_title=site.source_title,
-        small_sources=stages.encoded.json(files.SMALL_SOURCES),
+        source_title=site.source_title(left_out=small_sources),
+        small_sources=small_sources,
         source_titles={own.name: own.title for own in site.sources},
         contract=site.contract,
         validation=stages.target.record(Validation, "validation.json"),

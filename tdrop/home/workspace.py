@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -211,10 +211,9 @@ class ResolvedSite:
         """The names of its sources."""
         return ", ".join(source.name for source in self.sources)
 
-    @property
-    def source_title(self) -> str:
-        """The titles of its sources, for people."""
-        titles = [source.title for source in self.sources]
+    def source_title(self, left_out: Collection[str] = ()) -> str:
+        """The titles of its sources, for people, without those that were left out."""
+        titles = [source.title for source in self.sources if source.name not in left_out]
         return titles[0] if len(titles) == 1 else f"{', '.join(titles[:-1])} and {titles[-1]}"
 
     def resolved_sources(self) -> tuple[ResolvedSite, ...]:

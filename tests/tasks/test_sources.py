@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from conftest import settle
 
+from flows.shift import compare_patients
 from tasks.prepare import (
     columns_to_leave_out,
     encode_sources,
@@ -99,6 +100,10 @@ def test_a_source_with_five_outcomes_is_left_out_and_one_may_lack_a_column(tiny_
     assert small == ["few"]
     assert set(pool.origins) == {"registry", "lacking"}
     assert np.isfinite(pool.X).all()
+    page = Path(compare_patients(tiny_network.resolve("harbour")).page).read_text()
+    compared = page.split("Compared with")[1].split("</p>")[0]
+    assert "lacking" in compared
+    assert "few" not in compared
 
 
 def test_a_target_that_is_also_its_source_is_refused(tiny_network, registry):
