@@ -306,7 +306,7 @@ def _coding(
 ) -> Coding:
     return Coding(
         column.name,
-        column.label,
+        column.title or column.name,
         column.unit,
         column.type,
         column.transform == "log",

@@ -45,16 +45,11 @@ class KnownOutcomes:
 
     def draw(self) -> Iterator[Floats | Doubles]:
         """For how many patients each outcome stands in some resamples at a time (resamples, known)."""
-        everyone, persons = len(self.y), self.persons
-        if self.censoring is not None:
-            everyone, persons = len(self.censoring.X), self.censoring.persons
-        for counts in metrics.count_blocks(everyone, self.resamples, self.seed, persons):
-            if self.censoring is not None:
-                yield (counts * self.censoring.weights(counts))[:, self.rows].astype(np.float32)
-            elif self.weight is not None:
-                yield counts * self.weight.astype(np.float32)
-            else:
-                yield counts
+        leaving = self.censoring
+        if leaving is None:
+            return metrics.count_blocks(len(self.y), self.resamples, self.seed, self.persons, self.weight)
+        drawn = metrics.count_blocks(len(leaving.X), self.resamples, self.seed, leaving.persons)
+        return ((counts * leaving.weights(counts))[:, self.rows].astype(np.float32) for counts in drawn)
 
 
 @dataclass(frozen=True)
@@ -107,23 +102,19 @@ def resample_all(
         known = summary.take(labels.rows)
         patients = Patients(known, decision, referrals, labels.y, labels.weight, labels.tolerance)
         plans.append(_plan_statistics(patients, inside))
-    blocks: list[list[Doubles]] = [[] for _ in plans]
-    for counts in labels.draw():
-        for plan, drawn in zip(plans, blocks, strict=True):
-            drawn.append(np.concatenate([statistic.resampled(counts) for statistic in plan]))
+    resampled = metrics.resample_statistics(plans, labels.draw())
     once = np.ones(len(labels.y)) if labels.weight is None else labels.weight
-    fits = iter([_collect(plan, drawn, once) for plan, drawn in zip(plans, blocks, strict=True)])
+    points = metrics.resample_statistics(plans, [once[None]])
+    fits = iter([_collect(*numbers) for numbers in zip(plans, points, resampled, strict=True)])
     return {method: [next(fits) for _ in summaries] for method, summaries in predictions.items()}
 
 
-def _collect(plan: Sequence[Statistic], drawn: Sequence[Doubles], once: Doubles) -> FitNumbers:
-    """The numbers of all patients, each counted `once` (rows,), and those of the resamples."""
+def _collect(plan: Sequence[Statistic], points: Doubles, resampled: Doubles) -> FitNumbers:
+    """The numbers of all patients (names, 1) and those of the resamples (names, resamples), by name."""
     names = [name for statistic in plan for name in statistic.names]
-    point = np.concatenate([statistic.resampled(once[None]) for statistic in plan])[:, 0]
-    resampled = np.concatenate(drawn, axis=1) if drawn else np.zeros((len(names), 0))
     rests_on = [pair for statistic in plan for pair in statistic.rests_on]
     return FitNumbers(
-        point=dict(zip(names, point.tolist(), strict=True)),
+        point=dict(zip(names, points[:, 0].tolist(), strict=True)),
         resampled=dict(zip(names, resampled, strict=True)),
         rests_on=dict(zip(names, rests_on, strict=True)),
         percentiles=dict(zip(names, metrics.percentile_intervals(resampled), strict=True)),

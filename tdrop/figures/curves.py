@@ -219,13 +219,10 @@ def draw_interval_sweep(compared: Compared) -> Drawing | None:
 
 def _sweep(summary: Summary, compared: Compared) -> Doubles:
     """Returns (mean width, INPT) at each level (levels, 2)."""
-    points, known = [], compared.known
-    for level in summary.levels:
-        low, high = summary.interval(level)
-        referred = metrics.referred_at_level(summary.mean[known], high[known], SWEEP_LEVEL) & (compared.outcome > 0.5)
-        caught = float(referred.sum() if compared.weights is None else compared.weights @ referred)
-        points.append(((high - low).mean(), caught))
-    return np.asarray(points, dtype=np.float64)
+    known, events = compared.known, (compared.outcome > 0.5).astype(np.float64)
+    each = events if compared.weights is None else events * compared.weights
+    caught = metrics.referred_at_level(summary.mean[known], summary.high[:, known], SWEEP_LEVEL) @ each
+    return np.stack([(summary.high - summary.low).mean(axis=1), caught], axis=1).astype(np.float64)
 
 
 @styled

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
@@ -180,6 +181,7 @@ class Evidence:
         if not self.weights.sum() > 0:
             raise DataError(f"method '{self.method}': no source row has any weight; there is nothing to forecast from")
 
+    @cached_property
     def line(self) -> Doubles:
         """Intercept and slope that recalibrate the risks on the weighted source rows (2,)."""
         return np.asarray(weighted_lines(self.y, self.source, self.weights[None])[0], dtype=np.float64)
@@ -213,7 +215,7 @@ def estimate(
         target_counts: How often each target row was drawn (resamples, target rows).
     """
     weights = evidence.weights * source_counts
-    lines = weighted_lines(evidence.y, evidence.source, weights, start=evidence.line())
+    lines = weighted_lines(evidence.y, evidence.source, weights, start=evidence.line)
     recalibrated = apply_lines(evidence.target, lines)
     target = Ranked.sort(evidence.target, threshold)
 
@@ -231,7 +233,7 @@ def estimate(
 
 def true_risk(evidence: Evidence, reference: Doubles) -> Doubles:
     """The risks behind the default estimate (target rows,)."""
-    recalibrated = apply_lines(evidence.target, evidence.line()[None])[0]
+    recalibrated = apply_lines(evidence.target, evidence.line[None])[0]
     return np.asarray((recalibrated + reference) / 2, dtype=np.float64)
 
 

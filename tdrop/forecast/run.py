@@ -131,8 +131,7 @@ class Forecast:
 
     def find(self, method: str, quantity: Quantity = "auroc") -> Answer | None:
         """The answer for one method and number, or None."""
-        answers = {(answer.method, answer.quantity): answer for answer in self.answers}
-        return answers.get((method, quantity))
+        return next((answer for answer in self.answers if (answer.method, answer.quantity) == (method, quantity)), None)
 
 
 def forecast_methods(

@@ -60,6 +60,7 @@ from .resampling import (
     percentile_interval as percentile_interval,
     percentile_intervals as percentile_intervals,
     ranking_statistic as ranking_statistic,
+    resample_statistics as resample_statistics,
     sums_statistic as sums_statistic,
 )
 from .scores import (

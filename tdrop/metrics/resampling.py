@@ -6,7 +6,7 @@ matrix product, and comparisons between methods are paired because the counts ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -212,20 +212,39 @@ def fit_statistic(y: NDArray[Any], value: NDArray[Any]) -> Statistic:
     return Statistic(("rmse", "r2"), (basis, basis), resampled)
 
 
-def count_blocks(rows: int, resamples: int, seed: int, persons: Indices | None = None) -> Iterator[Floats]:
+def count_blocks(
+    rows: int, resamples: int, seed: int, persons: Indices | None = None, weight: NDArray[Any] | None = None
+) -> Iterator[Floats]:
     """Yields how often each of `rows` patients was drawn, (up to BLOCK resamples, rows) at a time.
 
-    With `persons` (rows,) the rows of one person are drawn together.
+    With `persons` (rows,) the rows of one person are drawn together; with `weight` (rows,) each row counts for so many.
     """
     random = np.random.default_rng(seed)
+    each = None if weight is None else np.asarray(weight, dtype=np.float32)
     for start in range(0, resamples, BLOCK):
         block = min(BLOCK, resamples - start)
         if persons is not None:
-            yield draw_persons(persons, random, block).astype(np.float32)
-            continue
-        drawn = random.integers(0, rows, size=(block, rows)) + rows * np.arange(block)[:, None]
-        flat = np.bincount(drawn.ravel(), minlength=rows * block)
-        yield flat.reshape(block, rows).astype(np.float32)
+            counts = draw_persons(persons, random, block).astype(np.float32)
+        else:
+            drawn = random.integers(0, rows, size=(block, rows)) + rows * np.arange(block)[:, None]
+            flat = np.bincount(drawn.ravel(), minlength=rows * block)
+            counts = flat.reshape(block, rows).astype(np.float32)
+        yield counts if each is None else counts * each
+
+
+def resample_statistics(plans: Sequence[Sequence[Statistic]], blocks: Iterable[Floats | Doubles]) -> list[Doubles]:
+    """The numbers of each plan's statistics in every resample (names, resamples), all on the same resamples.
+
+    Args:
+        plans: Statistics of the same patients, by plan.
+        blocks: For how many patients each row stands in some resamples at a time (resamples, rows).
+    """
+    drawn: list[list[Doubles]] = [[] for _ in plans]
+    for counts in blocks:
+        for plan, block in zip(plans, drawn, strict=True):
+            block.append(np.concatenate([statistic.resampled(counts) for statistic in plan]))
+    without = [np.zeros((sum(len(statistic.names) for statistic in plan), 0)) for plan in plans]
+    return [np.concatenate(block, axis=1) if block else none for block, none in zip(drawn, without, strict=True)]
 
 
 def percentile_interval(values: Doubles) -> tuple[float | None, float | None]:

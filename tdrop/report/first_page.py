@@ -143,11 +143,11 @@ class WorstGroup:
 
 def find_worst_group(data: ReportData) -> WorstGroup | None:
     """Returns the subgroup with the highest error rate; None without outcomes, or where none is worse than all."""
-    evaluation = data.evaluation
-    overall = evaluation.value(data.method, "error_rate")
+    evaluation, method = data.evaluation, data.method
+    overall = evaluation.value(method, "error_rate")
     if overall is None:
         return None
-    rows = [(group, evaluation.row(data.method, "error_rate", group=group)) for group in evaluation.groups]
+    rows = [(group, evaluation.row(method, "error_rate", group=group)) for group in evaluation.groups]
     rates = {
         group: row.value
         for group, row in rows

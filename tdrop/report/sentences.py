@@ -28,6 +28,8 @@ _WORTH_SAYING = 0.02
 
 #: A mean from which on decimals say nothing.
 _LARGE = 1000
+#: How many of the features that differ most are named.
+_MOST_DIFFERENT = 2
 
 #: By verdict, its word and its style; from go to stop.
 VERDICTS: Mapping[str, tuple[str, str]] = {
@@ -217,9 +219,11 @@ def difference_sentence(data: ReportData) -> str:
     described: dict[str, dict[str, str | None]] = {}
     for row in data.shift.by_difference:
         feature = features.get(row.feature)
-        if feature is not None and row.smd:
-            described.setdefault(feature.column, _describe_feature(data, row, feature))
-    return say("differences", features=list(described.values())[:2]) if described else ""
+        if feature is not None and row.smd and feature.column not in described:
+            described[feature.column] = _describe_feature(data, row, feature)
+        if len(described) == _MOST_DIFFERENT:
+            break
+    return say("differences", features=list(described.values())) if described else ""
 
 
 def _describe_feature(data: ReportData, row: FeatureShift, feature: Feature) -> dict[str, str | None]:

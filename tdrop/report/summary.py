@@ -86,10 +86,10 @@ def _rounded(value: float | None) -> float | None:
 
 def referral_counts(data: ReportData) -> dict[str, Count | None]:
     """Returns the counts of REFERRALS (chosen method, first seed)."""
-    evaluation = data.evaluation
-    if not evaluation.seeds:
+    evaluation, method, seeds = data.evaluation, data.method, data.evaluation.seeds
+    if not seeds:
         return {}
-    rows = {name: evaluation.row(data.method, name, evaluation.seeds[0]) for name in REFERRALS}
+    rows = {name: evaluation.row(method, name, seeds[0]) for name in REFERRALS}
     return {
         name: None if row is None else round(row.value) if row.value is not None else row.hidden
         for name, row in rows.items()

@@ -134,7 +134,7 @@ class Propensity:
         """Reads what `save` wrote."""
         arrays = read_arrays(path)
         facts = json.loads(str(arrays["facts"]))
-        candidates = tuple(read(DomainAuroc, candidate) for candidate in facts.pop("candidates"))
+        candidates = read(tuple[DomainAuroc, ...], facts.pop("candidates"))
         line = tuple(facts.pop("line"))
         return cls(
             arrays["source"], arrays["target"], candidates=candidates, unlike=arrays["unlike"], line=line, **facts
