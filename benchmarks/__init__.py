@@ -42,9 +42,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
     "networks": Benchmark("public networks: each site in turn is new", "benchmarks.networks:run", BOTH_PACKAGES),
     "ladder": Benchmark("what 10 to 400 outcomes of a site can do; false alarms", "benchmarks.ladder:run", SURVSET),
     "censoring": Benchmark("patients who leave early, weighted or dropped, simulated", "benchmarks.censoring:run"),
-    "outcomes": Benchmark("several classes and continuous outcomes", "benchmarks.outcomes:run", SURVSET),
     "watch": Benchmark("models in use for two years: true and false alarms, simulated", "benchmarks.watch:run"),
     "membership": Benchmark("whether a served model tells who taught it, simulated", "benchmarks.membership:run"),
-    "events": Benchmark("a database of events to one row per patient, simulated", "benchmarks.events:run"),
-    "speed": Benchmark("how fast methods train and predict, and what several sources cost", "benchmarks.speed:run"),
+    "speed": Benchmark("how fast the methods train and predict, and memory", "benchmarks.speed:run"),
 }

@@ -1,4 +1,4 @@
-"""How fast the methods train and predict, and what several sources cost: one thread, ratios within one run.
+"""How fast the methods train and predict, and memory: one thread, ratios within one run.
 
 Times are the thread's own processor time, the best of several repeats, so that other work on the machine disturbs
 less, and competitors take turns. Bars are on ratios; seconds are shown beside them and mean nothing on another machine.
@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,16 +20,12 @@ import torch
 from benchmarks.results import Estimate, Results, Row, Table
 from benchmarks.units import Options
 from tdrop.base import Cohort, UsageError, did_you_mean
-from tdrop.choose import count_folds, refit, tune
-from tdrop.data import simulated_cohort
 from tdrop.methods import build, method_names
 
 #: Features of the simulated patients, and samples behind their summaries.
 FEATURES, PASSES = 10, 100
 #: Patients of the paper's source.
 SOURCE_ROWS = 240_486
-#: How many sources are compared with one.
-SOURCES = 5
 
 
 def measure(what: str, value: float, unit: str, limit: float | None = None) -> Row:
@@ -47,7 +42,6 @@ def run(options: Options) -> Results:
     parts: Mapping[str, Callable[[], list[Row]]] = {
         "methods": lambda: measure_methods(repeats=1 if quick else 3, rows=500 if quick else 5_000),
         "memory": lambda: measure_memory(*((4_000, 20) if quick else (SOURCE_ROWS, 200))),
-        "sources": lambda: measure_sources(300 if quick else 10_000, options),
     }
     for name in options.only:
         if name not in parts:
@@ -123,47 +117,14 @@ def measure_methods(repeats: int, rows: int) -> list[Row]:
     ]
 
 
-def _train(source: Cohort, target: Cohort, method: str, trials: int) -> None:
-    """Tunes, leaving whole sources out where there are several, and refits."""
-    nobody = np.array([], dtype=np.int64)
-    tuned = tune(method, source, target, nobody, budget=trials, folds=count_folds(source, 3))
-    refit(method, tuned.picked, source, target, seed=0)
-
-
-def measure_sources(rows: int, options: Options) -> list[Row]:
-    """Training from five sources beside one of as many patients, and in a rehearsal of the five sites.
-
-    Training is what grows with the number of sources; the rest of a transfer is the same, so its ratio is nearer to 1.
-    """
-    one = simulated_cohort("source", rows, seed=0)
-    new = simulated_cohort("moderate", max(50, rows // 10), seed=1).unlabelled()
-    origins = np.array([f"source {number % SOURCES}" for number in range(rows)])
-    five = replace(one, origins=origins)
-    rehearsal = [(five.take(origins != site), five.take(origins == site).unlabelled()) for site in np.unique(origins)]
-    methods = options.methods_or(("logistic_regression", "gradient_boosting"), ("logistic_regression",))
-    seconds = dict.fromkeys(("one", "five", "rehearsal"), 0.0)
-    for method in methods:
-        train = partial(_train, method=method, trials=options.trials_or(12))
-        calls = {"one": partial(train, one, new), "five": partial(train, five, new)}
-        calls |= {f"rehearsal {place}": partial(train, *pair) for place, pair in enumerate(rehearsal)}
-        for name, spent in best_seconds(calls, 1).items():
-            seconds[name.split()[0]] += spent
-    what = f"{rows:,} patients, {' and '.join(methods)}"
-    return [
-        measure(f"training from five sources / one, {what}", seconds["five"] / seconds["one"], "times", 2.2),
-        measure(f"rehearsal of five sites / one transfer, {what}", seconds["rehearsal"] / seconds["five"], "times", 5),
-    ]
-
-
-def best_seconds(calls: Mapping[str, Callable[[], Any]], rounds: int, *, burst: int = 1) -> dict[str, float]:
-    """Processor time of the quickest call of each, taking turns of `burst` calls in a row."""
+def best_seconds(calls: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """Processor time of the quickest call of each, taking turns."""
     best = dict.fromkeys(calls, float("inf"))
     for _ in range(rounds):
         for name, call in calls.items():
-            for _ in range(burst):
-                start = time.thread_time()
-                call()
-                best[name] = min(best[name], time.thread_time() - start)
+            start = time.thread_time()
+            call()
+            best[name] = min(best[name], time.thread_time() - start)
     return best
 
 

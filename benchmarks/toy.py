@@ -16,7 +16,6 @@ import pandas as pd
 from benchmarks.problems import toy, toy_truth
 from benchmarks.results import Estimate, Results, Row, Table
 from benchmarks.units import Options, run_grid
-from tdrop.base import Numbers
 from tdrop.figures import INK, SOURCE_COLOUR, TARGET_COLOUR, Canvas, look, styled
 from tdrop.methods import build
 
@@ -38,7 +37,7 @@ PASSES = 400
 SEEDS = 20
 
 
-#: One fit of one draw: `mean`, `low` and `high` at GRID, both sites' points, and `rates`, learnt dropout rates by side.
+#: One fit of one draw: `mean`, `low` and `high` at GRID, and both sites' points.
 Curve: TypeAlias = dict[str, Any]
 
 
@@ -63,10 +62,7 @@ def run(options: Options) -> Results:
             f"{SOURCE_DENSE}, target-only: x in {TARGET_ONLY}. Settings were fixed on other draws."
         ),
         tables=[Table("toy_intervals", caption, rows)],
-        figures={
-            "toy_intervals": draw_toy({name: by_run[name][0] for name in (BASELINE, MAIN)}),
-            "toy_dropout_rates": draw_rates(by_run[MAIN][0]["rates"]),
-        },
+        figures={"toy_intervals": draw_toy({name: by_run[name][0] for name in (BASELINE, MAIN)})},
     )
 
 
@@ -75,14 +71,11 @@ def fit_toy(name: str, seed: int, quick: bool) -> Curve:
     method, settings = RUNS[name]
     source, labelled = toy(seed=seed)
     built = build(method, **{**settings, **({"steps": 20} if quick else {})})
-    fitted: Any = built.fit(source, labelled.unlabelled(), None, seed=seed)
+    fitted = built.fit(source, labelled.unlabelled(), None, seed=seed)
     summary = fitted.summarise(GRID[:, None], PASSES, seed=seed)
-    rates = {}
-    if hasattr(fitted, "dropout_rates"):
-        rates = {side: fitted.dropout_rates(cohort.X) for side, cohort in (("source", source), ("target", labelled))}
     ends = zip(("mean", "low", "high"), (summary.mean, *summary.interval()), strict=True)
     points = {"source_x": source.X[:, 0], "source_y": source.y, "target_x": labelled.X[:, 0]}
-    return {**{end: values.astype(np.float64) for end, values in ends}, **points, "rates": rates}
+    return {**{end: values.astype(np.float64) for end, values in ends}, **points}
 
 
 def measure(curve: Curve) -> dict[str, float]:
@@ -100,19 +93,6 @@ def measure(curve: Curve) -> dict[str, float]:
         "coverage, target-only": float(covered[off].mean()),
         "width, target-only": float(width[off].mean()),
     }
-
-
-@styled
-def draw_rates(rates: Mapping[str, Numbers]) -> str:
-    """Draws how often units are dropped (layers, rows) at both sites, one panel per layer."""
-    canvas = Canvas(3.6, 1.8, 1, len(rates["source"]), sharex=True)
-    for layer, panel in enumerate(canvas.panels[0]):
-        for side, colour in (("source", SOURCE_COLOUR), ("target", TARGET_COLOUR)):
-            panel.hist(rates[side][layer], bins=20, density=True, histtype="step", color=colour, label=side)
-        panel.set_title(f"layer {layer + 1}")
-    canvas.share_legend("outside upper center", 2)
-    about = "Higher rates mean less certain predictions."
-    return canvas.finish("rates", "Dropout rates of transductive dropout", about).svg
 
 
 @styled

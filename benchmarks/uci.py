@@ -37,8 +37,9 @@ DATASETS: Mapping[str, tuple[str, int | None]] = {
     "wine, three classes": ("load_wine", ALL_CLASSES),
 }
 WEIGHTS = ("linear", "softmax")
-#: The paper's 32-64 networks; full batches, as all training sets are below 512 rows.
-NETWORK: Mapping[str, Any] = {"hidden": [32, 64], "learning_rate": 0.01, "batch": 512, "steps": 150}
+#: The paper's 32-64 networks; full batches, as all training sets are below 512 rows, and the length and decay that
+#: left-out training rows of the three data sets prefer.
+NETWORK: Mapping[str, Any] = {"hidden": [32, 64], "batch": 512, "length": 4}
 QUICK: Mapping[str, Any] = {"hidden": [8], "steps": 3}
 TEST_SHARE = 0.2
 SPLITS, PASSES = 20, 200

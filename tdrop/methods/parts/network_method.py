@@ -46,6 +46,8 @@ FEWEST_STEPS, MOST_STEPS = 40, 1600
 _MANY_ROWS_PER_FEATURE = 120
 _FEWEST_STEPS_OF_MANY = 240
 _DECAY_OF_FEW, _DECAY_OF_MANY = 3e-2, 1e-3
+#: Training longer than usual looks for a curved truth, which a network of the largest decay can hardly follow.
+_DECAY_OF_FEW_AND_LONG = 1e-2
 
 #: Further values for a network whose spread does not come from dropout; part of its search space.
 PLAIN_NETWORK: Mapping[str, tuple[Any, ...]] = {"linear": (False, True)}
@@ -90,7 +92,9 @@ class NetworkMethod(MethodSettings):
         """The weight decay of a fit on so many source rows."""
         if self.weight_decay is not None:
             return self.weight_decay
-        return _DECAY_OF_FEW if shape.task == "binary" and not _has_many_rows(shape) else _DECAY_OF_MANY
+        if shape.task != "binary" or _has_many_rows(shape):
+            return _DECAY_OF_MANY
+        return _DECAY_OF_FEW_AND_LONG if self.length > 1 else _DECAY_OF_FEW
 
     def layers(self, shape: Shape, generator: torch.Generator, members: int | None = None) -> Layers:
         """The layers of an untrained network, or of several."""

@@ -156,5 +156,7 @@ def test_networks_shrink_more_where_rows_per_feature_are_few_unless_their_decay_
     own = 0.0 if name == "concrete_dropout" else None
     decays = [build(name).decay_for(Shape(10, rows)) for rows in (1_190, 1_200)]
     assert decays == ([own, own] if own is not None else [3e-2, 1e-3])
+    longer = [build(name, length=4).decay_for(Shape(10, rows)) for rows in (1_190, 1_200)]
+    assert longer == ([own, own] if own is not None else [1e-2, 1e-3]), "longer fits look for a curved truth"
     assert build(name, weight_decay=0.5).decay_for(Shape(10, 1_190)) == 0.5
     assert build(name).decay_for(Shape(10, 1_190, "classes")) == (1e-3 if own is None else own)
