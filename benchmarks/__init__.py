@@ -40,7 +40,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         BOTH_PACKAGES,
     ),
     "networks": Benchmark("public networks: each site in turn is new", "benchmarks.networks:run", BOTH_PACKAGES),
-    "ladder": Benchmark("what 10 to 400 outcomes of a site can do; false alarms", "benchmarks.ladder:run", SURVSET),
+    "ladder": Benchmark("what 10 to 400 outcomes of a site can do", "benchmarks.ladder:run", SURVSET),
     "censoring": Benchmark("patients who leave early, weighted or dropped, simulated", "benchmarks.censoring:run"),
     "watch": Benchmark("models in use for two years: true and false alarms, simulated", "benchmarks.watch:run"),
     "membership": Benchmark("whether a served model tells who taught it, simulated", "benchmarks.membership:run"),

@@ -1,4 +1,4 @@
-"""What a few outcomes of a site can do: the ladder's recommendation, calibration in the large, and false alarms.
+"""What a few outcomes of a site can do: the change in log loss under the ladder's recommendation.
 
 Simulated sites differ from their source in the intercept, the slope or the effects of features (a concept shift), or in
 none of them; a third has patients so different that the verdict would be stop. Rules were settled on simulated sites
@@ -23,19 +23,9 @@ from benchmarks.results import Estimate, Results, Row, Table
 from benchmarks.units import Options, run_grid
 from tdrop.base import Cohort, Doubles
 from tdrop.evaluate import RUNGS, FeatureScale, choose_prior, climb, fit_rung, site_models
-from tdrop.forecast import (
-    Evidence,
-    Observation,
-    collect_outcomes,
-    draw_list,
-    estimate_from_list,
-    forecast_methods,
-    reference_risk,
-    true_risk,
-)
 from tdrop.methods import build
 from tdrop.metrics import per_row_log_loss
-from tdrop.shift import judge_known_outcomes, judge_shift, propensity
+from tdrop.shift import judge_shift, propensity
 
 LABELS = (10, 20, 50, 100, 200, 400)
 SITES, FIRST_JUDGED, DRAWS = 45, 1_000, 2
@@ -48,18 +38,16 @@ NOTHING, INTERCEPT, SLOPE, EFFECTS, ALL = "nothing", "intercept", "slope", "effe
 SHIFTS = (NOTHING, INTERCEPT, SLOPE, EFFECTS, ALL)
 #: Log odds of a usual patient, for outcomes in some 7, 20 and 40%.
 BASES = (-2.9, -1.7, -0.5)
-#: Sites behind the false alarms of audits, and how many of their outcomes are known.
-ALARM_SITES, LISTS = 200, (50, 100, 200)
 
 
 def run(options: Options) -> Results:
-    """Climbs the ladder at every site, and counts the false alarms of audits."""
+    """Climbs the ladder at every site."""
     about = (
         "Log loss of a site's other patients under the recommended rung, minus the model's as it is (below 0 is a "
         "gain), and the part of the gain of the best rung in hindsight: the rung of lowest mean loss at each site and "
         "number of outcomes. Simulated sites say so. Real sites come from SurvSet, and settling did not see them."
     )
-    return Results("What a few outcomes can do", about, [_ladder_table(options), _alarm_table(options)])
+    return Results("What a few outcomes can do", about, [_ladder_table(options)])
 
 
 def _ladder_table(options: Options) -> Table:
@@ -182,33 +170,3 @@ def simulated_site(seed: int) -> Sides:
     outcomes = (generator.random(ROWS) < risk).astype(np.float32)
     target = Cohort("target", np.arange(ROWS), names, target_X.astype(np.float32), outcomes)
     return Sides.of_cohorts(source, target, risk)
-
-
-def _alarm_table(options: Options) -> Table:
-    sites, lists = (4, LISTS[:1]) if options.quick else (ALARM_SITES, LISTS)
-    counted: Any = run_grid(options, "false alarms", count_alarms, outcomes=lists, sites=[sites]).to_dict("records")
-    caption = "Simulated sites where forecast and risks are right but for chance: share of audits that say otherwise"
-    return Table("alarms", caption, counted)
-
-
-def count_alarms(outcomes: int, sites: int) -> dict[str, str]:
-    """Shares of sites whose audit says that a right forecast, or right risks, were wrong."""
-    level, alarms, verdicts = 0.3, [], []
-    for seed in range(sites):
-        generator = np.random.default_rng([seed, 9])
-        source_x, target_x = generator.normal(size=1_000), generator.normal(0.7, 1, size=1_000)
-        source, target = expit(1.5 * source_x - 1), expit(1.5 * target_x - 1)
-        y, later = (generator.random(1_000) < risk for risk in (source, target))
-        evidence = Evidence("a", source, y.astype(float), np.exp(0.7 * source_x - 0.245), target)
-        expected = forecast_methods("site", [evidence], level, resamples=60)
-        true = true_risk(evidence, reference_risk([evidence]))
-        known = collect_outcomes(draw_list(target, true, level, outcomes, seed=seed), later.astype(float))
-        for measured in estimate_from_list(target, true, known, level):
-            answer = expected.find("a", measured.quantity)
-            if answer is not None:
-                seen = Observation.compare(answer, measured.value, measured.low, measured.high, measured.n)
-                alarms += [] if seen is None else [not seen.inside]
-        some = np.where(generator.permutation(1_000) < outcomes, later, np.nan)
-        judged = judge_known_outcomes(some, target)
-        verdicts.append(judged is not None and judged.verdict != "go")
-    return {"forecast outside": f"{np.mean(alarms):.1%}", "verdict changed": f"{np.mean(verdicts):.1%}"}

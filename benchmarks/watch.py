@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit, softmax
+from scipy.special import expit, logit
 from scipy.stats import norm
 
 from benchmarks.results import Estimate, Results, Row, Table
@@ -22,7 +22,6 @@ from tdrop.base import Cohort
 from tdrop.watch import (
     CAUTION_LINE,
     LINE,
-    RiskTest,
     ScoredPatients,
     begin_watch,
     freeze_scale,
@@ -59,24 +58,6 @@ OFFSETS: Mapping[str, tuple[float, float]] = {
     "off by .5, outcome in 21%": (0.5, -1.6),
     "off by .5, outcome in 11%": (0.5, -2.5),
     "off by 1.0, outcome in 21%": (1.0, -1.6),
-}
-#: By scenario: by how much of log odds errors of four classes are commoner than their probabilities say.
-CLASSES: Mapping[str, tuple[float]] = {
-    "classes: probabilities right, 39% wrong": (0.0,),
-    "classes: errors off by .1 (tolerated)": (0.1,),
-    "classes: errors off by .3": (0.3,),
-    "classes: errors off by .5": (0.5,),
-    "classes: errors off by 1.0": (1.0,),
-}
-#: By scenario: how far values are off, and how large their residuals are, in sds of the promised normal distribution.
-NUMBERS: Mapping[str, tuple[float, float]] = {
-    "numbers: 95% of outcomes in their interval": (0.0, 1.0),
-    "numbers: 93% (tolerated)": (0.0, 1.0817),
-    "numbers: 90%": (0.0, 1.1916),
-    "numbers: 85%": (0.0, 1.3615),
-    "numbers: values off by half an sd": (0.5, 1.0),
-    "numbers: values off by one sd": (1.0, 1.0),
-    "numbers: intervals twice too wide": (0.0, 0.5),
 }
 
 
@@ -154,23 +135,17 @@ def _watch_harm(site: int, rise: float) -> Alarms:
 
 def _watch_outcomes(site: int, offset: float, middle: float) -> Alarms:
     generator = np.random.default_rng([site, 3, round(1_000 * offset)])
-    sizes = _sizes(generator)
+    sizes, test = _sizes(generator), new_test("binary")
     risk, _ = _risks(generator, sum(sizes), 0.0, middle)
-    return _judge(new_test("binary"), generator.random(len(risk)) < expit(logit(risk) + offset), risk, sizes)
-
-
-def _watch_classes(site: int, offset: float) -> Alarms:
-    generator = np.random.default_rng([site, 4, round(1_000 * offset)])
-    sizes = _sizes(generator)
-    chance = 1 - softmax(1.5 * generator.standard_normal((sum(sizes), 4)), axis=1).max(axis=1)
-    return _judge(new_test("classes"), generator.random(len(chance)) < expit(logit(chance) + offset), chance, sizes)
-
-
-def _watch_numbers(site: int, off: float, spread: float) -> Alarms:
-    generator = np.random.default_rng([site, 5, round(1_000 * off), round(1_000 * spread)])
-    sizes = _sizes(generator)
-    outside = np.abs(off + spread * generator.standard_normal(sum(sizes))) > norm.ppf(0.975)
-    return _judge(new_test("regression"), outside, np.full(len(outside), 0.05), sizes)
+    y = (generator.random(len(risk)) < expit(logit(risk) + offset)).astype(float)
+    alone = [
+        abs((known - expected).sum()) / np.sqrt((expected * (1 - expected)).sum())
+        for known, expected in zip(_batches(y, sizes), _batches(risk, sizes), strict=True)
+    ]
+    counts = range(1, len(y) + 1)
+    # Searched by halving, since the peak never falls.
+    place = bisect_left(counts, np.log(CAUTION_LINE), key=lambda count: test.add(y[:count], risk[:count]).peak)
+    return _alarms(counts[place] if place < len(counts) else None, alone, sizes)
 
 
 #: By name of the table: its caption, its scenarios, and how one site of a scenario is watched.
@@ -178,22 +153,7 @@ RULES: Mapping[str, tuple[str, Mapping[str, tuple[Any, ...]], Callable[..., Alar
     "further": ("Rule 1, further away than the targets were", PLACES, _watch_places),
     "harm": ("Rule 2, harm without labels", RISES, _watch_harm),
     "outcomes": ("Rule 3, known outcomes (caution line)", OFFSETS, _watch_outcomes),
-    "classes": ("Rule 3, several classes (caution line)", CLASSES, _watch_classes),
-    "numbers": ("Rule 3, numbers (caution line)", NUMBERS, _watch_numbers),
 }
-
-
-def _judge(test: RiskTest, happened: NDArray[Any], chance: NDArray[Any], sizes: list[int]) -> Alarms:
-    """When rule 3 says caution, and when a rule that looks at each batch alone does."""
-    y = happened.astype(float)
-    alone = [
-        abs((known - expected).sum()) / np.sqrt((expected * (1 - expected)).sum())
-        for known, expected in zip(_batches(y, sizes), _batches(chance, sizes), strict=True)
-    ]
-    counts = range(1, len(y) + 1)
-    # Searched by halving, since the peak never falls.
-    place = bisect_left(counts, np.log(CAUTION_LINE), key=lambda count: test.add(y[:count], chance[:count]).peak)
-    return _alarms(counts[place] if place < len(counts) else None, alone, sizes)
 
 
 def _scored(X: NDArray[Any], risk: NDArray[Any], review: NDArray[Any]) -> ScoredPatients:

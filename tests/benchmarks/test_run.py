@@ -24,7 +24,7 @@ FILES = {
     "transfers": {"choosing.csv", "choosing_gains.csv", "forecast_intervals.csv"},
     "placebos": {"unlabelled.csv", "unlabelled_problems.csv"},
     "networks": {"ways.csv", "networks.csv", "choice.csv", "intervals.csv"},
-    "ladder": {"ladder.csv", "alarms.csv"},
+    "ladder": {"ladder.csv"},
     "censoring": {"designs.csv"},
     "watch": {"further.csv", "harm.csv", "outcomes.csv"},
     "membership": {"membership.csv"},
