@@ -159,7 +159,7 @@ def ladder_sentence(ladder: Ladder) -> str:
         said = f"{many} no change of the risks"
     else:
         interval = "" if rung.gain_low is None else f" ({rung.gain_low:.3f} to {rung.gain_high:.3f})"
-        gain = "a gain of" if rung.gain > 0 else "so few outcomes cannot show a gain yet:"
+        gain = "a gain of" if round(rung.gain, 3) > 0 else "so few outcomes cannot show a gain yet:"
         said = f"{many}: {rung.name} (log loss out of fold {rung.log_loss:.3f}, {gain} {rung.gain:.3f}{interval})"
     more = [point for point in ladder.curve if point.name == ladder.recommended and point.labels > ladder.n]
     if not more:

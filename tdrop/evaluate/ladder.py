@@ -3,9 +3,9 @@
 The rungs are the model as it is; an intercept; intercept and slope; revised effects; a refit in which the site's own
 patients are one more source; and a model of the site's own. Each is cross-fitted on the known outcomes: nobody's
 outcome was used for the risk that is compared with it. Revised effects hold the rungs below them as special cases and
-shrink to them, so they are taken wherever they change anything; from TRUSTED_FROM outcomes on only where they gained on
-patients they were not fitted to. A new model is taken only where it is better by more than two standard errors, patient
-by patient: with few outcomes the lowest of many losses is luck.
+shrink to them, so they are taken wherever they change anything; from TRUSTED_FROM outcomes on only where they gained
+WORTH_A_CHANGE or more on patients they were not fitted to. A new model is taken only where it is better by more than
+two standard errors, patient by patient: with few outcomes the lowest of many losses is luck.
 """
 
 from __future__ import annotations
@@ -322,9 +322,9 @@ def _recommend(taken: str, losses: Mapping[str, Doubles], weights: Doubles) -> s
 
 
 def _is_ahead(first: Doubles, second: Doubles, weights: Doubles, errors: float) -> bool:
-    """Whether the first losses (rows,) are lower by more than so many standard errors, patient by patient."""
+    """Whether the first losses (rows,) are lower by more than so many standard errors, and by enough to be shown."""
     ahead, error = mean_and_error(second - first, weights)
-    return error is not None and ahead > errors * error
+    return error is not None and ahead > errors * error and ahead >= WORTH_A_CHANGE
 
 
 def _expect(patients: _Known, losses: Mapping[str, Doubles], draws: int, seed: int) -> tuple[ExpectedLoss, ...]:

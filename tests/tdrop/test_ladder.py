@@ -178,6 +178,14 @@ def test_a_change_that_gained_nothing_is_recommended_to_few_outcomes_alone(n: in
     assert bool(lost) != asked
 
 
+def test_a_gain_that_is_shown_as_nothing_is_no_reason_for_a_change() -> None:
+    y, risk, _ = draw(400, 0.3, seed=0)
+    found = climb(y, risk, X=np.random.default_rng([0, 1]).normal(size=(400, 4)), draws=0, seed=0)
+    assert f"{found.rung(REVISED).gain:.4f}" == "0.0005"
+    assert f"{found.rung(REVISED).gain:.3f}" == "0.000"
+    assert found.recommended == "as it is"
+
+
 def test_new_models_wait_for_enough_outcomes_and_say_so() -> None:
     source, target = scenarios.no_shift(300, seed=0)
     y, risk, _ = draw(300, 0.0)

@@ -331,7 +331,7 @@ def test_a_level_that_nobody_at_the_site_decided_on_is_said_to_be_a_guess(labell
 
 def test_who_promoted_the_model_and_with_which_note(labelled: ReportData) -> None:
     text = Page(render_report(replace(labelled, promotion=PROMOTION))).text
-    assert "Ensemble was approved by Dr A on 2026-11-14 08:00" in text
+    assert "Version 1 (ensemble) was approved by Dr A on 2026-11-14 08:00, with the note" in text
     assert "agreed in the board" in text
     assert "It may be used for" in text
 
@@ -341,7 +341,7 @@ def test_summary_is_plain_json_and_feeds_the_next_report(labelled: ReportData) -
     assert read(SiteSummary, json.loads(json.dumps(plain(summary), allow_nan=False))) == summary
     assert summary.method == "transductive_dropout"
     assert summary.referred == labelled.evaluation.value("transductive_dropout", "referred", 0)
-    assert "Nothing since the last report (2026-11-16)" in whole_page(replace(labelled, previous=summary))
+    assert "Nothing has changed since the last report (2026-11-16)" in whole_page(replace(labelled, previous=summary))
     other = replace(summary, referred=7, verdict="stop")
     assert "had verdict Stop, 7 for review." in whole_page(replace(labelled, previous=other))
     assert "This is the first report" in whole_page(replace(labelled, previous=None))
@@ -350,7 +350,7 @@ def test_summary_is_plain_json_and_feeds_the_next_report(labelled: ReportData) -
 def test_an_approval_is_what_changed(labelled: ReportData) -> None:
     text = whole_page(replace(labelled, previous=report_summary(labelled), promotion=PROMOTION))
     assert "Approved since the last report by Dr A." in text
-    assert "Nothing since" not in text
+    assert "Nothing has changed" not in text
     approved = report_summary(replace(labelled, promotion=PROMOTION))
     assert "The approval was withdrawn since the last report." in whole_page(replace(labelled, previous=approved))
 
@@ -371,7 +371,7 @@ def test_several_sources_are_told_apart(unlabelled: ReportData) -> None:
     several = learned_from_several(unlabelled, 800, 400)
     page, details = Page(render_report(several)), Page(render_details(several))
     text = " ".join(page.text.split())
-    assert "60% of the patients here are like those of Bridgeton General, 30% like those of Northgate" in text
+    assert "resemble most those of Bridgeton General (60%), Northgate Clinic (30%) and National registry (10%)." in text
     assert "Each of 3 sites was left out of the fits once. That decided" in text
     rows = page.table("forest")
     assert [row[0] for row in rows][-2:] == ["Mean of 3 sites", "Harbour Hospital (simulated)"]
