@@ -1,37 +1,32 @@
-"""The tables, figures and sentences of details.html, by the names that its templates use."""
+"""What details.html asks for beside sentences: figures, patients in groups, and which metrics its tables show."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from tdrop import figures
 from tdrop.base import UsageError
-from tdrop.contracts import MEANINGS, Contract, Validation
-from tdrop.evaluate import ALL, LeftOut, Recalibration, suggest_recalibration
+from tdrop.contracts import Column, Contract
+from tdrop.disclosure import HIDDEN, is_small, shown_count, shown_mean, shown_share
+from tdrop.evaluate import Recalibration, suggest_recalibration
 from tdrop.figures import Compared, Drawing
+from tdrop.forecast import SiteNumber
 from tdrop.methods import describe_method
-from tdrop.metrics import OUTCOME_KINDS
-from tdrop.report import sentences, tables
+from tdrop.metrics import METRICS, OUTCOME_KINDS, likeliest, misclassified
+from tdrop.report import sentences
 from tdrop.report.data import ReportData
-from tdrop.report.summary import unknowns
-from tdrop.report.text import (
-    axis_titles,
-    feature_titles,
-    method_label,
-    number,
-    row_interval,
-    row_text,
-    say,
-    unit_of,
-    value_names,
-)
+from tdrop.report.text import NOTHING, axis_titles, count, feature_titles, method_label, number, share, value_names
 from tdrop.shift import Matching, Shift
 
 #: Metrics of ranking that are drawn on one scale.
-_RANKINGS = ("auroc", "error_auroc_sd", "error_auroc_risk")
-#: Figures that are not there without known outcomes.
-_BY_OUTCOMES = (*_RANKINGS, "roc", "precision", "calibration", "coverage", "benefit", "sweep")
+RANKINGS = ("auroc", "error_auroc_sd", "error_auroc_risk")
+#: Counts of patients stand on the first page.
+_ON_THE_FIRST_PAGE = ("patients", "referred", "left_out", "capacity_referrals", "unlike_referrals")
 #: What the counts of a label file are, for people.
 _LABEL_COUNTS = {
     "known": "Patients with a known outcome",
@@ -43,101 +38,50 @@ _LABEL_COUNTS = {
     "unreadable": "Rows that cannot be read",
 }
 
-
-def details_values(data: ReportData) -> dict[str, Any]:
-    """Returns what the template of details.html is filled with."""
-    shared = {
-        **patient_values(
-            data.shift, data.matching, data.validation, data.contract, data.left_out, source_titles=data.source_titles
-        ),
-        "warnings": sentences.evaluation_warnings(data.evaluation, data.hide_below, weighted=data.weighted),
-        "subgroups": tables.subgroup_table(data),
-        "held_out": tables.held_out_table(data),
-        "left_early": sentences.left_early_sentences(data),
-        "label_counts": _label_counts(data),
-        "follow_up": _follow_up_drawing(data),
-        "attrition": _attrition_drawing(data),
-        "split": sentences.split_sentence(data),
-    }
-    if data.contract.task != "binary":
-        return {
-            **shared,
-            "choice_sentence": sentences.choice_sentence(data.choice) if data.contract.task == "classes" else "",
-            "results": tables.result_table(data, first_page=False),
-            "confusion": tables.confusion_table(data),
-            "loss": OUTCOME_KINDS[data.contract.task].loss,
-            "unit": unit_of(data.contract),
-        }
-    recalibration = _recalibration(data)
-    return {
-        **shared,
-        "drawings": {**dict.fromkeys(_BY_OUTCOMES), **_outcome_drawings(data), **_other_drawings(data)},
-        "method_tables": tables.method_tables(data),
-        "groups": tables.groups_table(data),
-        "site_sentences": [*sentences.odd_sources(data), *sentences.site_sentences(data)],
-        "recalibration": recalibration,
-        "note_recalibration": "" if recalibration is None else _recalibration_note(recalibration),
-        "hindsight": sentences.hindsight(data),
-        "about_method": _about(data.method),
-        "choice_sentence": sentences.choice_sentence(data.choice),
-        "unlabelled": sentences.unlabelled_sentences(data),
-        "tripod": _tripod_values(data),
-    }
+SITE_TITLES: Mapping[SiteNumber, str] = {
+    "auroc": "AUROC",
+    "log_loss": "Log loss",
+    "error_rate": "Misclassified",
+    "net_benefit": "Net benefit",
+    "observed_expected": "Observed / expected",
+    "slope": "Calibration slope",
+    "accuracy": "Accuracy",
+    "rmse": "Root mean squared error",
+    "r2": "Explained share (R2)",
+    "coverage": "Interval coverage",
+}
 
 
-def patient_values(
-    shift: Shift,
-    matching: Matching | None,
-    validation: Validation,
-    contract: Contract | None,
-    left_out: LeftOut | None = None,
-    *,
-    source_titles: Mapping[str, str],
-) -> dict[str, Any]:
-    """Returns what the sections about the extract and its patients are filled with."""
-    titles = feature_titles(contract)
+# Figures ------------------------------------------------------------------------------------------
+
+
+def draw_patients(shift: Shift, matching: Matching | None, contract: Contract | None) -> dict[str, Drawing | None]:
+    """Draws how different the patients are."""
     # As the first screen and the table order them.
     order = list(dict.fromkeys(row.column for row in shift.by_difference))
+    balance = () if matching is None else matching.balance
     return {
-        "shift": shift,
-        "validation": validation,
-        "titles": titles,
-        "meanings": MEANINGS,
         "densities": figures.draw_densities(shift.features, axis_titles(contract), order, value_names(contract)),
         "propensity": figures.draw_propensity(shift.propensity),
-        "balance": figures.draw_balance(() if matching is None else matching.balance, titles),
-        "shift_sentence": sentences.shift_sentence(shift),
-        "shift_notes": sentences.shift_notes(shift),
-        "matching_sentence": "" if matching is None else sentences.matching_sentence(matching, titles, source_titles),
-        "left_out": sentences.left_out_sentence(left_out, contract),
+        "balance": figures.draw_balance(balance, feature_titles(contract)),
     }
 
 
-def _label_counts(data: ReportData) -> dict[str, Any]:
-    """By title, counts of a label file, without those that are 0; empty without a file."""
-    labels = data.labels
-    if labels is None:
-        return {}
-    counts = {title: rows for name, title in _LABEL_COUNTS.items() if (rows := getattr(labels, name)) != 0}
-    if labels.effective_n is not None:
-        counts["Patients of equal weight who say as much"] = labels.effective_n
-    if labels.largest_weight is not None:
-        counts["Largest weight of a patient"] = number(labels.largest_weight, 1)
-    return counts
-
-
-def _outcome_drawings(data: ReportData) -> dict[str, Drawing | None]:
-    """Figures that need known outcomes."""
-    if not data.labelled:
-        return {}
-    evaluation, decision = data.evaluation, data.site.decision
-    span = figures.metric_span(evaluation, _RANKINGS)
-    drawn = {name: figures.draw_metric(evaluation, name, method_label, data.method, span) for name in _RANKINGS}
-    if data.y is None:
+def draw_methods(data: ReportData) -> dict[str, Drawing | None]:
+    """Draws the methods, of a binary outcome; figures that need known outcomes are left out without them."""
+    summary, level = data.predictions[data.method][0], data.site.decision.risk_level
+    drawn: dict[str, Drawing | None] = {
+        "risks": figures.draw_risk_histogram(summary, data.referrals.referred, level, data.hide_below),
+        "ladder": None if data.ladder is None else figures.draw_ladder(data.ladder),
+    }
+    if data.labelled:
+        span = figures.metric_span(data.evaluation, RANKINGS)
+        for name in RANKINGS:
+            drawn[name] = figures.draw_metric(data.evaluation, name, method_label, data.method, span)
+    if not data.labelled or data.y is None:
         return drawn
-    compared = Compared(
-        data.predictions, data.y, method_label, _named_methods(data), data.weight, data.weighted_follow_up
-    )
+    decision, named = data.site.decision, _named_methods(data)
+    compared = Compared(data.predictions, data.y, method_label, named, data.weight, data.weighted_follow_up)
     return {
         **drawn,
         "roc": figures.draw_ranking(compared, "roc"),
@@ -157,23 +101,15 @@ def _named_methods(data: ReportData) -> list[str]:
     return [name for name in dict.fromkeys((data.method, best, sentences.SIMPLE)) if name in data.predictions]
 
 
-def _other_drawings(data: ReportData) -> dict[str, Drawing | None]:
-    summary, level = data.predictions[data.method][0], data.site.decision.risk_level
-    return {
-        "risks": figures.draw_risk_histogram(summary, data.referrals.referred, level, data.hide_below),
-        "ladder": None if data.ladder is None else figures.draw_ladder(data.ladder),
-    }
-
-
-def _follow_up_drawing(data: ReportData) -> Drawing | None:
-    """How long every site followed its patients; the steps of the curves are single patients and stay at a site."""
+def draw_follow_up(data: ReportData) -> Drawing | None:
+    """Draws how long every site followed its patients; steps of the curves are single patients and stay at a site."""
     here = {} if data.follow_up is None else {data.site.title or data.site.name: data.follow_up}
     unit = data.contract.column(data.contract.outcome.time).unit if data.contract.outcome.time else None
     return figures.draw_follow_up({**data.followed, **here}, str(unit))
 
 
-def _attrition_drawing(data: ReportData) -> Drawing | None:
-    """Rows from the extract to the evaluation, where some were lost."""
+def draw_attrition(data: ReportData) -> Drawing | None:
+    """Draws rows from the extract to the evaluation, where some were lost."""
     validation, evaluation = data.validation, data.evaluation
     lost = {"Duplicates": validation.duplicates, "Set aside": validation.quarantined}
     if not any(lost.values()) and evaluation.labelled == evaluation.patients:
@@ -182,7 +118,31 @@ def _attrition_drawing(data: ReportData) -> Drawing | None:
     return figures.draw_attrition({"Rows read": validation.read, **lost, **used}, lost)
 
 
-def _recalibration(data: ReportData) -> Recalibration | None:
+# What tables hold ---------------------------------------------------------------------------------
+
+
+def result_metrics(data: ReportData, *, first_page: bool) -> list[str]:
+    """The metrics of this kind of outcome that there is a number for."""
+    known = {row.metric for row in data.evaluation.rows if row.value is not None or row.why is not None}
+    task, main = data.contract.task, OUTCOME_KINDS[data.contract.task].first_page
+    shown = [name for name in METRICS if (name in main if first_page else name not in _ON_THE_FIRST_PAGE)]
+    return [name for name in shown if name in known and METRICS[name].part is not None and task in METRICS[name].tasks]
+
+
+def label_counts(data: ReportData) -> dict[str, Any]:
+    """By title, counts of a label file, without those that are 0; empty without a file."""
+    labels = data.labels
+    if labels is None:
+        return {}
+    counts = {title: rows for name, title in _LABEL_COUNTS.items() if (rows := getattr(labels, name)) != 0}
+    if labels.effective_n is not None:
+        counts["Patients of equal weight who say as much"] = labels.effective_n
+    if labels.largest_weight is not None:
+        counts["Largest weight of a patient"] = number(labels.largest_weight, 1)
+    return counts
+
+
+def recalibration_of(data: ReportData) -> Recalibration | None:
     """The recalibration that the outcomes suggest; None where they are too few."""
     if data.y is None or sentences.too_few(data.evaluation):
         return None
@@ -190,12 +150,7 @@ def _recalibration(data: ReportData) -> Recalibration | None:
     return data.recalibration or suggest_recalibration(data.y, risk, data.weight, left_early=data.weight)
 
 
-def _recalibration_note(recalibration: Recalibration) -> str:
-    note = recalibration.note or say("note_recalibration", recalibration=recalibration)
-    return f"{note[:1].upper()}{note[1:].removesuffix('.')}."
-
-
-def _about(method: str) -> str:
+def about_method(method: str) -> str:
     """Describes a method; says nothing of a method from another version."""
     try:
         description = describe_method(method)
@@ -207,13 +162,87 @@ def _about(method: str) -> str:
     return f"{name}: {description[:1].lower()}{description[1:]}"
 
 
-def _tripod_values(data: ReportData) -> dict[str, Any]:
-    """What the list for a publication states of this run."""
-    auroc = data.evaluation.row(data.method, "auroc")
-    return {
-        "difference": sentences.difference_sentence(data),
-        "unknowns": unknowns(data),
-        "groups": list(dict.fromkeys(row.group.split(": ")[0] for row in data.evaluation.rows if row.group != ALL)),
-        "auroc": row_text(auroc) if auroc is not None and auroc.value is not None else "",
-        "auroc_interval": row_interval(auroc),
-    }
+def confusion_counts(data: ReportData) -> list[tuple[str, list[int]]]:
+    """Patients by the class that came and the likeliest class; at the site only, and with known outcomes."""
+    if data.contract.task != "classes" or data.y is None or data.hide_below:
+        return []
+    known, names = np.isfinite(data.y), data.contract.classes
+    came, expected = data.y[known].astype(int), likeliest(data.predictions[data.method][0].mean[known])
+    counts = np.zeros((len(names), len(names)), dtype=int)
+    np.add.at(counts, (came, expected), 1)
+    return list(zip(names, counts.tolist(), strict=True))
+
+
+# Patients in groups -------------------------------------------------------------------------------
+
+Groups = Mapping[str, pd.DataFrame]
+
+
+def group_lines(data: ReportData) -> list[list[str]]:
+    """Who is misclassified and who is referred for review: the mean of each feature in each group, in natural units.
+
+    Of the chosen method's first seed; the first line has the headings. Empty without the sites' features.
+    """
+    if data.source_frame is None or data.target_frame is None:
+        return []
+    groups, hide_below = _groups(data, data.source_frame, data.target_frame), data.hide_below
+    small = {name: is_small(len(frame), hide_below) for name, frame in groups.items()}
+    patients = [shown_count(len(frame), hide_below) if hide_below else len(frame) for frame in groups.values()]
+    lines = [["Feature", *groups], ["Patients", *map(count, patients)]]
+    for column in data.contract.features:
+        if all(column.name in frame for frame in groups.values()):
+            lines += _group_lines(column, groups, small, hide_below)
+    return lines
+
+
+def _groups(data: ReportData, source: pd.DataFrame, target: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    summary = data.predictions[data.method][0]
+    groups = {"Source": source, "This site": target}
+    if data.y is not None:
+        known = np.isfinite(data.y)
+        wrong = np.zeros(len(target), dtype=np.bool_)
+        level = data.site.decision.threshold
+        wrong[known] = misclassified(data.y[known], summary.mean[known], level)
+        groups[f"Misclassified at {share(level, 0)}"] = target[wrong]
+    groups["For review"] = target[data.referrals.referred]
+    return groups
+
+
+def _group_lines(column: Column, groups: Groups, small: Mapping[str, bool], hide_below: int) -> list[list[str]]:
+    """The mean of a number; of a column with two or more values the share of each, or of the first of two."""
+    if column.categories:
+        titles = [f"{column.label}: {column.category_titles.get(label, label)}" for label in column.categories]
+        labels = {name: frame[column.name].astype("str") for name, frame in groups.items()}
+        counts = {name: [int(values.eq(label).sum()) for label in column.categories] for name, values in labels.items()}
+    else:
+        numbers = {name: _numbers(frame[column.name]) for name, frame in groups.items()}
+        if column.type != "binary":
+            unit = f" ({column.unit})" if column.unit and not column.label.endswith(")") else ""
+            means = (_mean(values, hide_below, small=small[name]) for name, values in numbers.items())
+            return [[f"{column.label}, mean{unit}", *means]]
+        titles = [column.label]
+        counts = {name: [int(values.sum()), int(len(values) - values.sum())] for name, values in numbers.items()}
+    shown = {name: _shares(group, hide_below, small=small[name]) for name, group in counts.items()}
+    return [[title, *(shown[name][place] for name in groups)] for place, title in enumerate(titles)]
+
+
+def _numbers(values: pd.Series) -> NDArray[Any]:
+    numbers = pd.to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    return np.asarray(numbers[np.isfinite(numbers)], dtype=np.float64)
+
+
+def _mean(values: NDArray[Any], hide_below: int, *, small: bool) -> str:
+    if small or is_small(len(values), hide_below):
+        return str(HIDDEN)
+    if not len(values):
+        return NOTHING
+    return number(shown_mean(values, hide_below) if hide_below else values.mean(), 1)
+
+
+def _shares(counts: Sequence[int], hide_below: int, *, small: bool) -> list[str]:
+    """Writes counts of a group as shares, no finer than two counts that may leave."""
+    total = sum(counts)
+    if not hide_below:
+        return [share(value / total if total else None) for value in counts]
+    shares = [None if small else shown_share(value, total, hide_below) for value in counts]
+    return [str(HIDDEN) if part is None else share(part) for part in shares]

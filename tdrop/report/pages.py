@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -12,37 +13,66 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from tdrop.contracts import Contract, Site, Validation
+from tdrop.contracts import MEANINGS, Contract, Site, Validation
 from tdrop.figures import Drawing, SiteLine, draw_site_number, draw_site_reviews
 from tdrop.forecast import SITE_NUMBERS, Rehearsal, SiteNumber, TrackRecord
 from tdrop.home import Status
-from tdrop.methods import label
+from tdrop.metrics import METRICS, OUTCOME_KINDS, difference_name, metrics_in_view, subgroup_metrics
+from tdrop.report import details, sentences
 from tdrop.report.data import ReportData, SiteSummary
-from tdrop.report.details import details_values, patient_values
+from tdrop.report.details import SITE_TITLES
 from tdrop.report.first_page import find_worst_group, forest_rows, review_example, weigh_worth
-from tdrop.report.sentences import (
-    VERDICTS,
-    method_sentence,
-    odd_sources,
-    report_verdict,
-    site_sentences,
-    verdict_word,
-    verdict_words,
+from tdrop.report.sentences import VERDICTS, verdict_words
+from tdrop.report.summary import adds_nothing, expected_sentences, observation, report_summary, unknowns
+from tdrop.report.text import (
+    feature_titles,
+    number,
+    read_template,
+    row_interval,
+    row_spread,
+    row_text,
+    say,
+    share,
+    template_environment,
+    unit_of,
 )
-from tdrop.report.summary import adds_nothing, expected_sentences, report_summary, unknowns
-from tdrop.report.tables import SITE_TITLES, result_table
-from tdrop.report.text import read_template, say, template_environment, unit_of
 from tdrop.shift import Matching, Shift
 
 #: The file with the statistical details, beside report.html.
 DETAILS = "details.html"
+#: Numbers of a site that are shares of its patients.
+_SHARES = ("error_rate", "accuracy", "coverage")
 
 
 @cache
 def _pages() -> Environment:
-    return template_environment(autoescape=True)
+    environment = template_environment(autoescape=True)
+    environment.filters.update(
+        row_text=row_text, row_interval=row_interval, row_spread=row_spread,
+        metric=METRICS.__getitem__, difference_name=difference_name,
+        site_title=SITE_TITLES.__getitem__, site_number=_site_number,
+        as_sentence=lambda text: f"{text[:1].upper()}{text[1:].removesuffix('.')}.",
+        base64=lambda text: base64.b64encode(text.encode()).decode(),
+        with_code=_with_code, zip=zip,
+    )  # fmt: skip
+    environment.globals.update(
+        details=details, sentences=sentences, metrics=METRICS, outcome_kinds=OUTCOME_KINDS, meanings=MEANINGS,
+        metrics_in_view=metrics_in_view, subgroup_metrics=subgroup_metrics, picked_trial=sentences.picked_trial,
+        observation=observation, unknowns=unknowns, feature_titles=feature_titles, unit_of=unit_of,
+    )  # fmt: skip
+    return environment
+
+
+def _site_number(value: float | None, name: SiteNumber) -> str:
+    """Writes a number of a site: a share as a percentage."""
+    return share(value, 0) if name in _SHARES else number(value, 2)
+
+
+def _with_code(text: str) -> Markup:
+    """Escapes a sentence and shows a command that stands in `backticks` as one."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _hash(content: str) -> str:
@@ -72,21 +102,19 @@ def render_report(data: ReportData) -> str:
         "site": data.site,
         "simulated": data.site.simulated,
         "summary": report_summary(data),
-        "verdict": report_verdict(data),
-        "verdict_word": verdict_word,
-        "method_sentence": method_sentence(data),
+        "verdict": sentences.report_verdict(data),
+        "verdict_word": sentences.verdict_word,
+        "method_sentence": sentences.method_sentence(data),
         "forest": forest_rows(data),
-        "unknowns": unknowns(data),
         "expected": expected_sentences(data),
     }
+    site_sentences = sentences.site_sentences(data)[:2]
     if data.contract.task != "binary":
-        others, results = site_sentences(data)[:2], result_table(data, first_page=True)
-        unit = unit_of(data.contract)
-        return render_template("other_report.html", **values, site_sentences=others, results=results, unit=unit)
+        return render_template("other_report.html", **values, site_sentences=site_sentences)
     return render_template(
         "report.html",
         **values,
-        site_sentences=[*odd_sources(data)[:1], *site_sentences(data)[:2]],
+        site_sentences=[*sentences.odd_sources(data)[:1], *site_sentences],
         example=review_example(data),
         guessed=data.site.decision.guessed or "decision" not in data.site.model_fields_set,
         worst=find_worst_group(data),
@@ -111,7 +139,11 @@ def _worth_values(data: ReportData) -> dict[str, Any]:
 def render_details(data: ReportData) -> str:
     """Returns details.html of one site: what report.html rests on, for whoever wants to check it."""
     template = "details.html" if data.contract.task == "binary" else "other_details.html"
-    return render_template(template, simulated=data.site.simulated, data=data, site=data.site, **details_values(data))
+    about_patients = {
+        name: getattr(data, name)
+        for name in ("shift", "matching", "validation", "contract", "left_out", "source_titles")
+    }
+    return render_template(template, simulated=data.site.simulated, data=data, site=data.site, **about_patients)
 
 
 #: By how a run can end that leaves no current report, its word.
@@ -236,8 +268,7 @@ def render_rehearsal(rehearsal: Rehearsal) -> str:
         rehearsal=rehearsal,
         simulated=rehearsal.simulated,
         drawings={name: _draw_rehearsed(rehearsal, name) for name in drawn},
-        columns={name: SITE_TITLES[name] for name in columns},
-        names=label,
+        columns=columns,
     )
 
 
@@ -285,5 +316,10 @@ def render_shift_page(
         simulated=site.simulated,
         source_title=source_title,
         verdict=verdict_words(shift.verdict, shift.grounds),
-        **patient_values(shift, matching, validation, contract, source_titles=source_titles or {}),
+        shift=shift,
+        matching=matching,
+        validation=validation,
+        contract=contract,
+        left_out=None,
+        source_titles=source_titles or {},
     )

@@ -89,14 +89,16 @@ def shift_notes(shift: Shift) -> list[str]:
     return [*notes, say("permutation", test=shift.permutation)] if shift.permutation else notes
 
 
-def matching_sentence(matching: Matching, titles: Mapping[str, str], source_titles: Mapping[str, str]) -> str:
+def matching_sentence(matching: Matching | None, titles: Mapping[str, str], source_titles: Mapping[str, str]) -> str:
     """Says how many source patients were picked, and what was done instead where plain matching failed.
 
     Args:
-        matching: Who was picked.
+        matching: Who was picked; nothing is said of None.
         titles: By feature, its name for people.
         source_titles: By source, its name for people.
     """
+    if matching is None:
+        return ""
     apart = [
         titles.get(item.feature, item.feature)
         for item in matching.balance

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-from base64 import b64encode
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
@@ -22,7 +21,7 @@ from tdrop.contracts import Contract
 from tdrop.data import features_of
 from tdrop.evaluate import Row
 from tdrop.methods import label
-from tdrop.metrics import METRICS
+from tdrop.metrics import FEW_EVENTS, METRICS
 from tdrop.shift import Ground
 
 NOTHING = "–"
@@ -54,9 +53,8 @@ def template_environment(*, autoescape: bool) -> Environment:
         in_sentence=in_sentence,
         hundredths=lambda value: f"{100 * value:.0f}",
         points=lambda value: f"{100 * value:.1f} percentage points",
-        base64=lambda text: b64encode(text.encode()).decode(),
     )  # fmt: skip
-    environment.globals.update(say=say, metrics=METRICS, counted=counted, most_flagged=_most_flagged)
+    environment.globals.update(say=say, counted=counted, most_flagged=_most_flagged, few_events=FEW_EVENTS)
     return environment
 
 

@@ -371,7 +371,7 @@ def test_several_sources_are_told_apart(unlabelled: ReportData) -> None:
     several = learned_from_several(unlabelled, 800, 400)
     page, details = Page(render_report(several)), Page(render_details(several))
     text = " ".join(page.text.split())
-    assert "resemble most those of Bridgeton General (60%), Northgate Clinic (30%) and National registry (10%)." in text
+    assert "is 60% Bridgeton General, 30% Northgate Clinic and 10% National registry." in text
     assert "Each of 3 sites was left out of the fits once. That decided" in text
     rows = page.table("forest")
     assert [row[0] for row in rows][-2:] == ["Mean of 3 sites", "Harbour Hospital (simulated)"]
