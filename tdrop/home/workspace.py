@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 PRIVATE = 0o700
 #: Folder in the home with one folder per rehearsed table, each a home of its own.
 REHEARSALS = "rehearsals"
+#: Of more sources than this, a title names some; a report's details name all.
+MOST_TITLES = 5
 
 
 def default_home() -> Path:
@@ -212,8 +214,10 @@ class ResolvedSite:
         return ", ".join(source.name for source in self.sources)
 
     def source_title(self, left_out: Collection[str] = ()) -> str:
-        """The titles of its sources, for people, without those that were left out."""
+        """The titles of its sources, for people, without those that were left out; of many sources the first ones."""
         titles = [source.title for source in self.sources if source.name not in left_out]
+        if len(titles) > MOST_TITLES:
+            titles = [*titles[: MOST_TITLES - 1], f"{len(titles) - MOST_TITLES + 1} other sites"]
         return titles[0] if len(titles) == 1 else f"{', '.join(titles[:-1])} and {titles[-1]}"
 
     def resolved_sources(self) -> tuple[ResolvedSite, ...]:

@@ -200,7 +200,10 @@ def forest_rows(data: ReportData) -> list[ForestRow]:
         for site in shown
     ]
     around = (expected.mean - expected.tau, expected.mean + expected.tau)
-    rows.append(ForestRow(f"Mean of {len(sites)} sites", expected.mean, *around, None, "mean"))
+    mean = f"Mean of {len(sites)} sites"
+    if len(shown) < len(sites):
+        mean = f"Mean of all {len(sites)} sites (the highest and lowest {_MOST_ROWS // 2} are shown)"
+    rows.append(ForestRow(mean, expected.mean, *around, None, "mean"))
     answer = forecast.find(data.method, first)
     ends = (expected.mean, expected.low, expected.high)
     if answer is not None and answer.value is not None and answer.low is not None and answer.high is not None:

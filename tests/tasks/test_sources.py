@@ -111,3 +111,11 @@ def test_a_target_that_is_also_its_source_is_refused(tiny_network, registry):
     file.write_text(file.read_text().replace("role: target", "role: both\nsources: [registry, harbour]"))
     with pytest.raises(ContractError, match="'harbour' cannot learn from itself"):
         tiny_network.resolve("harbour")
+
+
+def test_a_title_names_the_first_of_many_sources(tiny_network, registry):
+    for place in range(6):
+        add_source(tiny_network, f"site{place}", strangers(20, place))
+    title = tiny_network.resolve("harbour").source_title()
+    assert title.count(",") == 3
+    assert title.endswith(" and 3 other sites")

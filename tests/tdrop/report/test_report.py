@@ -383,3 +383,12 @@ def test_several_sources_are_told_apart(unlabelled: ReportData) -> None:
     )
     assert "They came from National registry (40)" in " ".join(details.text.split())
     assert not Page(render_report(unlabelled)).has("sites"), "one source has no other sites to tell of"
+
+
+def test_of_many_sources_the_highest_and_lowest_are_shown_and_all_are_counted(unlabelled: ReportData) -> None:
+    several = learned_from_several(unlabelled, 800, 400)
+    forecast = several.forecast
+    assert forecast is not None
+    many = replace(forecast, held_out={method: sites * 4 for method, sites in forecast.held_out.items()})
+    rows = [row[0] for row in Page(render_report(replace(several, forecast=many))).table("forest")]
+    assert rows[6:] == ["Mean of all 12 sites (the highest and lowest 3 are shown)", "Harbour Hospital (simulated)"]
