@@ -29,6 +29,7 @@ from tdrop.choose import OutOfFold, Score, make_choice, pick_members, site_weigh
 from tdrop.forecast import Evidence, HeldOutSite, forecast_methods, look_up_tau, measure_site
 from tdrop.methods import build
 from tdrop.methods.parts.site_input import FittedWithSites
+from tdrop.metrics import auroc, per_row_log_loss
 from tdrop.shift import density_ratio_weights, estimate_shares, propensity
 
 FEWEST_ROWS, FEWEST_EVENTS, FEWEST_SITES, MOST_SITES, MOST_ROWS = 100, 20, 4, 8, 1_500
@@ -47,6 +48,8 @@ MEAN, PASSES = " + ", 50
 #: What may be chosen: a way to use the sources, with one of the methods or their mean.
 WAYS = ("pooled", "shares")
 SEED = 0
+#: How often a new site's people are dealt into halves, one of which picks the best candidate for the other.
+DEALS = 20
 #: For the error rate, which no table here shows.
 THRESHOLD = 0.5
 #: Half of a 95% interval, in standard deviations.
@@ -120,22 +123,24 @@ def measure_network(title: str, most_rows: int, methods: Sequence[str]) -> dict[
     """Plays every site of a network as the new one; no rows where counts do not make it a network.
 
     Returns:
-        `scores`, a row per new site and candidate, and `promised`, a row per new site, number and what promised it.
+        `scores`, a row per new site and candidate, `promised`, a row per new site, number and what promised it, and
+        `halves`, a row per new site.
     """
     cohorts = public_networks()[title].cohorts(most_rows)
-    rows: dict[str, list[Row]] = {"scores": [], "promised": []}
+    rows: dict[str, list[Row]] = {"scores": [], "promised": [], "halves": []}
     if len(cohorts) < FEWEST_SITES:
         return rows
     held = _measure_pairs(cohorts, methods)
     for site, cohort in cohorts.items():
-        scores, chosen, promised = _play(cohort, held[site], methods)
+        risks, chosen, promised = _play(cohort, held[site], methods)
         about: Row = {"network": title, "site": site, "people": len(cohort)}
-        for name, score in scores.items():
+        for name, score in _score(cohort, risks).items():
             row: Row = {**about, "candidate": name, "chosen": name == chosen}
             for number in ("auroc", "log_loss", "observed_expected"):
                 row |= {number: score.value(number), f"{number} error": float(np.sqrt(score.variances[number]))}
             rows["scores"].append(row)
         rows["promised"] += [{**about, **promise} for promise in promised]
+        rows["halves"].append({**about, **regret_by_halves(cohort, risks, chosen)})
     return rows
 
 
@@ -152,8 +157,8 @@ def _measure_pairs(cohorts: Mapping[str, Cohort], methods: Sequence[str]) -> dic
 
 def _play(
     target: Cohort, held: Sequence[Held], methods: Sequence[str]
-) -> tuple[dict[Candidate, HeldOutSite], Candidate, list[Row]]:
-    """Chooses by held-out sources, fits on all of them and opens the new site's outcomes: scores, choice, promises."""
+) -> tuple[dict[Candidate, Doubles], Candidate, list[Row]]:
+    """Chooses by held-out sources and fits on all of them: the new site's risks, the choice, and what it promises."""
     sources = [source.cohort for source in held]
     pool = _pool(sources)
     chosen = choose_pooled(held, pool, methods)
@@ -165,7 +170,31 @@ def _play(
     risks |= {name.replace("shares", "permuted"): risk for name, risk in _predict(knowing, target, moved).items()}
     largest = _fit(max(sources, key=len), methods, ways=("pooled",))
     risks |= {name.replace("pooled", "largest"): risk for name, risk in _predict(largest, target).items()}
-    return _score(target, risks), chosen, _promise(held, chosen, pool, target.unlabelled(), risks[chosen])
+    return risks, chosen, _promise(held, chosen, pool, target.unlabelled(), risks[chosen])
+
+
+def regret_by_halves(cohort: Cohort, risks: Mapping[Candidate, Doubles], chosen: Candidate) -> Row:
+    """What the choice costs on half of a site's people, beside the candidate that is best on the other half.
+
+    The best by the same people is partly the luckiest, and beside it every choice looks worse than it is.
+    """
+    assert cohort.y is not None
+    y, generator = cohort.y.astype(np.float64), np.random.default_rng(SEED)
+    names = [name for name in risks if name.endswith(WAYS)]
+    place, regrets = names.index(chosen), np.zeros((DEALS, len(NUMBERS)))
+    for deal in range(DEALS):
+        # Every other one of each kind of outcome.
+        order = np.lexsort((generator.random(len(y)), y))
+        picking, judging = (
+            _losses(y[half], [risks[name][half] for name in names]) for half in (order[::2], order[1::2])
+        )
+        regrets[deal] = judging[place] - judging[picking.argmin(axis=0), np.arange(len(NUMBERS))]
+    return dict(zip(NUMBERS, regrets.mean(axis=0).tolist(), strict=True))
+
+
+def _losses(y: Doubles, risks: Sequence[Doubles]) -> Doubles:
+    """Each of NUMBERS of every candidate's risks (candidates, numbers), less where it is better."""
+    return np.array([(-(auroc(y, risk) or 0.5), per_row_log_loss(y, risk).mean()) for risk in risks])
 
 
 def choose_pooled(held: Sequence[Held], pool: Cohort, methods: Sequence[str]) -> Candidate:
@@ -268,7 +297,9 @@ def run(options: Options) -> Results:
     most_rows = QUICK_ROWS if options.quick else MOST_ROWS
     units = [{"title": title, "most_rows": most_rows, "methods": methods} for title in titles]
     measured = run_units(options, "networks", measure_network, units)
-    scores, promised = (pd.DataFrame(chain.from_iterable(rows[kind] for rows in measured)) for kind in measured[0])
+    scores, promised, halves = (
+        pd.DataFrame(chain.from_iterable(rows[kind] for rows in measured)) for kind in measured[0]
+    )
     taken = [*methods, *map(MEAN.join, _means(methods))]
     sites = scores.groupby(SITE, sort=False)
     return Results(
@@ -281,7 +312,7 @@ def run(options: Options) -> Results:
         tables=[
             ways_table(scores, taken),
             networks_table(scores, taken),
-            choice_table(scores, taken),
+            choice_table(scores, halves, taken),
             interval_table(scores, promised),
         ],
     )
@@ -331,7 +362,7 @@ def networks_table(scores: pd.DataFrame, methods: Sequence[str]) -> Table:
     return Table("networks", "Log loss beyond pooling, by network (real people)", rows)
 
 
-def choice_table(scores: pd.DataFrame, methods: Sequence[str]) -> Table:
+def choice_table(scores: pd.DataFrame, halves: pd.DataFrame, methods: Sequence[str]) -> Table:
     """What choosing by held-out sources costs beside the best candidate in hindsight."""
     candidates = [f"{method} {way}" for method in methods for way in WAYS]
     rule = scores[scores["chosen"]].set_index(SITE)["candidate"]
@@ -346,6 +377,14 @@ def choice_table(scores: pd.DataFrame, methods: Sequence[str]) -> Table:
             row |= {f"{number} regret": Estimate(float(regret.mean()), digits=4)}
             row |= {f"worst {number}": float(regret.max())}
         rows.append(row)
+    by_halves: Row = {"chosen": "held-out sites, beside the best by other people", "times": len(halves)}
+    for number in NUMBERS:
+        regret = halves[number]
+        by_halves |= {
+            f"{number} regret": Estimate(float(regret.mean()), digits=4),
+            f"worst {number}": float(regret.max()),
+        }
+    rows.insert(1, by_halves)
     return Table("choice", "Regret beside the best candidate in hindsight (real people)", rows)
 
 
