@@ -27,7 +27,6 @@ from tdrop.figures.style import (
     Drawing,
     enough,
     look,
-    percent_axes,
     styled,
 )
 
@@ -114,17 +113,17 @@ def draw_ranking(compared: Compared, name: Literal["roc", "precision"]) -> Drawi
     }
     compared.draw(canvas.panel, {method: _thinned(curve) for method, curve in traced.items() if curve})
     canvas.panel.set(xlim=(0, 1), ylim=(0, 1.01))
-    canvas.figure.legend(loc="outside lower center", ncols=1)
     if name == "roc":
         canvas.panel.plot([0, 1], [0, 1], **REFERENCE)
-        canvas.panel.set(xlabel="1 - specificity: share of the others called positive", ylabel="sensitivity")
-        description = "Sensitivity against 1 - specificity by method; the dashed line is guessing"
-        return canvas.finish(name, "ROC curves", f"{description}, the bold one the chosen method.")
-    share = float(np.average(compared.outcome, weights=compared.weights))
-    canvas.panel.axhline(share, **REFERENCE)
-    canvas.panel.set(xlabel="recall: share of those with the outcome found", ylabel="precision")
-    description = f"Precision against recall by method; the dashed line is guessing ({share:.0%} have the outcome)"
-    return canvas.finish(name, "Precision-recall curves", f"{description}, the bold one the chosen method.")
+        canvas.label("1 - specificity: share of the others called positive", "sensitivity")
+        title, guessing = "ROC curves", "Sensitivity against 1 - specificity by method; the dashed line is guessing"
+    else:
+        share = float(np.average(compared.outcome, weights=compared.weights))
+        canvas.panel.axhline(share, **REFERENCE)
+        canvas.label("recall: share of those with the outcome found", "precision")
+        guessing = f"Precision against recall by method; the dashed line is guessing ({share:.0%} have the outcome)"
+        title = "Precision-recall curves"
+    return canvas.finish(name, title, f"{guessing}, the bold one the chosen method.", "below")
 
 
 def _thinned(curve: metrics.Curve) -> Points:
@@ -161,15 +160,14 @@ def draw_calibration(compared: Compared, level: float) -> Drawing | None:
     compared.draw(panel, groups, marker="o", markersize=3, markerfacecolor="white", linewidth=0.9)
     panel.axvline(level, color=REFERENCE["color"], linewidth=0.8, linestyle=(0, (1, 1)))
     end = min(1.0, 1.05 * float(max(highest)))
-    panel.set(xlim=(0, end), ylim=(0, end), ylabel="observed share")
-    panel.set_xlabel(f"predicted risk (dotted: {level:.0%}, where one acts)")
-    percent_axes(panel.xaxis, panel.yaxis)
-    canvas.figure.legend(loc="outside lower center", ncols=1)
+    panel.set(xlim=(0, end), ylim=(0, end))
+    canvas.label(f"predicted risk (dotted: {level:.0%}, where one acts)", "observed share", percent="xy")
     return canvas.finish(
         "calibration",
         "Calibration",
         f"Observed share against predicted risk of {int(compared.known.sum()):,} patients in ten groups of like risk, "
         "of the chosen method as a smooth line with its 95% interval too; on the dashed line the risks are right.",
+        "below",
     )
 
 
@@ -198,23 +196,18 @@ def draw_interval_sweep(compared: Compared) -> Drawing | None:
     if not swept:
         return None
     canvas = Canvas(WIDTH, 3.6)
-    panel = canvas.panel
     points = {
         method: np.mean([_sweep(summary, compared) for summary in summaries], axis=0)
         for method, summaries in swept.items()
     }
     curves = {method: (values[:, 0], values[:, 1]) for method, values in points.items()}
-    compared.draw(panel, curves, marker="o", markersize=3)
+    compared.draw(canvas.panel, curves, marker="o", markersize=3)
     levels = [level for summaries in swept.values() for level in summaries[0].levels]
-    panel.set_xlabel(f"mean interval width (interval level {min(levels):.0%} to {max(levels):.0%})")
-    panel.set_ylabel("patients caught (INPT at 50%)")
-    panel.set_ylim(bottom=0)
-    canvas.figure.legend(loc="outside lower center", ncols=1)
-    return canvas.finish(
-        "sweep",
-        "Additional patients caught against interval width",
-        "Wider intervals catch more patients under every method; a higher curve catches more at the same width.",
-    )
+    swept_levels = f"interval level {min(levels):.0%} to {max(levels):.0%}"
+    canvas.label(f"mean interval width ({swept_levels})", "patients caught (INPT at 50%)")
+    canvas.panel.set_ylim(bottom=0)
+    meaning = "Wider intervals catch more patients under every method; a higher curve catches more at the same width."
+    return canvas.finish("sweep", "Additional patients caught against interval width", meaning, "below")
 
 
 def _sweep(summary: Summary, compared: Compared) -> Doubles:
@@ -251,16 +244,10 @@ def draw_risk_coverage(compared: Compared, threshold: float) -> Drawing | None:
             curves[method] = (curve.x[index], curve.y[index])
         compared.draw(panel, curves)
         panel.set_title(title, fontsize=8)
-        percent_axes(panel.xaxis, panel.yaxis)
-        panel.set_xlabel("share referred")
-    canvas.panel.set_ylabel("error rate among the rest")
+    canvas.label("share referred", "error rate among the rest", percent="xy")
     canvas.panel.set_ylim(bottom=0)
-    canvas.share_legend("outside lower center", 1)
-    return canvas.finish(
-        "coverage",
-        "Error among patients who stay with the model",
-        "The lower the curve, the better the ranking finds the patients who would be predicted wrongly.",
-    )
+    meaning = "The lower the curve, the better the ranking finds the patients who would be predicted wrongly."
+    return canvas.finish("coverage", "Error among patients who stay with the model", meaning, "below")
 
 
 @styled
@@ -297,15 +284,13 @@ def _draw_benefit(model: metrics.Curve, everybody: metrics.Curve, bound: Doubles
     panel.axvline(level, color=INK, linewidth=1, linestyle=(0, (3, 2)))
     top = float(max(bound.max(), np.nanmax(model.high)))
     panel.set_ylim(-0.2 * top, 1.05 * top)
-    panel.set_xlabel(f"risk from which one acts (dashed: {level:.0%}, this site's)")
-    panel.set_ylabel("net benefit")
-    percent_axes(panel.xaxis)
-    canvas.figure.legend(loc="outside lower center", ncols=1)
+    canvas.label(f"risk from which one acts (dashed: {level:.0%}, this site's)", "net benefit", percent="x")
     return canvas.finish(
         "benefit",
         "Decision curve",
         "Net benefit by the risk from which one acts: by the model and on everybody, each with its 95% interval over "
         "patients, on nobody, and by the model were every referred patient decided rightly; higher is better.",
+        "below",
     )
 
 
@@ -322,8 +307,7 @@ def draw_ladder(ladder: Ladder) -> Drawing | None:
         canvas.panel.plot([p.labels for p in points], [p.log_loss for p in points], dash, color=colour, label=name)
     canvas.panel.axvline(ladder.n, color=INK, linewidth=0.8)
     canvas.panel.set_xscale("log")
-    canvas.panel.set_xlabel("known outcomes (the line: those known now)")
-    canvas.panel.set_ylabel("expected log loss")
+    canvas.label("known outcomes (the line: those known now)", "expected log loss")
     canvas.panel.legend(fontsize=7)
     return canvas.finish(
         "ladder",

@@ -8,17 +8,7 @@ from textwrap import wrap
 from typing import Any
 
 from tdrop.evaluate import Evaluation
-from tdrop.figures.style import (
-    HIGHLIGHT,
-    REFERENCE,
-    TARGET_COLOUR,
-    WIDTH,
-    Canvas,
-    Drawing,
-    look,
-    percent_axes,
-    styled,
-)
+from tdrop.figures.style import HIGHLIGHT, REFERENCE, TARGET_COLOUR, WIDTH, Canvas, Drawing, look, styled
 from tdrop.metrics import METRICS
 
 #: Letters of a name beside its line, of which there are two at most.
@@ -186,6 +176,5 @@ def draw_site_reviews(sites: Sequence[SiteLine]) -> Drawing | None:
             panel.text(site.review, height, f" {site.review:.0%}", va="center", fontsize=8)
     _name_lines(panel, [site.name for site in sites], "Referred for review")
     panel.set_xlim(0, 1.15 * max(shares) or 1)
-    percent_axes(panel.xaxis)
-    panel.set_xlabel("share of the patients")
+    canvas.label("share of the patients", percent="x")
     return canvas.finish("reviews", "Patients for review by site", "Share of each site's patients who are reviewed.")

@@ -24,7 +24,6 @@ from tdrop.figures.style import (
     WIDTH,
     Canvas,
     Drawing,
-    percent_axes,
     styled,
 )
 from tdrop.shift import Balance, Density, FeatureShift
@@ -64,13 +63,9 @@ def draw_balance(balance: Sequence[Balance], titles: Mapping[str, str]) -> Drawi
     panel.set_yticks(height, names)
     panel.tick_params(axis="y", labelsize=7.5)
     panel.grid(axis="y", visible=False)
-    panel.set_xlabel("standard deviations from this site")
-    canvas.figure.legend(loc="outside upper center", ncols=2)
-    return canvas.finish(
-        "balance",
-        "Difference of each feature before and after matching",
-        f"{len(rows)} features; a dot near zero means that the source patients resemble this site's.",
-    )
+    canvas.label("standard deviations from this site")
+    meaning = f"{len(rows)} features; a dot near zero means that the source patients resemble this site's."
+    return canvas.finish("balance", "Difference of each feature before and after matching", meaning, "above")
 
 
 @styled
@@ -101,9 +96,8 @@ def draw_densities(
         names = (ticks or {}).get(row.name, row.ticks)
         _draw_density(panel, row.density, titles.get(row.name, row.name), names)
     canvas.blank_from(len(ranked))
-    canvas.share_legend("outside upper center", 2)
     shown = ", ".join(titles.get(row.name, row.name) for row in ranked)
-    return canvas.finish("densities", "How the patients differ", f"Distribution at both sites of: {shown}.")
+    return canvas.finish("densities", "How the patients differ", f"Distribution at both sites of: {shown}.", "above")
 
 
 @dataclass(frozen=True)
@@ -166,14 +160,9 @@ def draw_propensity(histogram: Density | None) -> Drawing | None:
     if histogram is None:
         return None
     canvas = Canvas(WIDTH, 2.0)
-    panel = canvas.panel
-    _draw_density(panel, histogram, "", {0: "the source", 0.5: "no telling", 1: "this site"}, slanting=False)
-    canvas.figure.legend(loc="outside upper center", ncols=2)
-    return canvas.finish(
-        "propensity",
-        "Overlap of the two sites",
-        "Both sites' patients by how much they look like this site's; overlapping areas mean comparable patients.",
-    )
+    _draw_density(canvas.panel, histogram, "", {0: "the source", 0.5: "no telling", 1: "this site"}, slanting=False)
+    meaning = "Both sites' patients by how much they look like this site's; overlapping areas mean comparable patients."
+    return canvas.finish("propensity", "Overlap of the two sites", meaning, "above")
 
 
 @styled
@@ -197,7 +186,7 @@ def draw_attrition(steps: Mapping[str, Count | None], lost: Collection[str] = ()
     panel.set_yticks(range(len(known)), list(known))
     panel.set_xlim(0, 1.2 * most)
     panel.set_ylim(len(known) - 0.5, -0.5)
-    panel.set_xlabel("rows")
+    canvas.label("rows")
     panel.locator_params(axis="x", nbins=4)
     panel.grid(axis="y", visible=False)
     counts = "; ".join(f"{name} {written(rows)}" for name, rows in known.items())
@@ -218,14 +207,11 @@ def draw_risk_histogram(summary: Summary, referred: NDArray[np.bool_], level: fl
     )  # fmt: skip
     panel.axvline(level, color=INK, linewidth=1, linestyle=(0, (3, 2)))
     panel.text(level, 1.0, f" risk level {level:.0%}", transform=panel.get_xaxis_transform(), va="bottom", fontsize=7.5)
-    panel.set_xlabel("predicted risk")
-    panel.set_ylabel("patients")
-    percent_axes(panel.xaxis)
+    canvas.label("predicted risk", "patients", percent="x")
     panel.grid(axis="x", visible=False)
-    canvas.figure.legend(loc="outside lower center", ncols=1)
     counts = f"{len(summary.mean):,} patients by predicted risk; {int(referred.sum()):,} of them are referred."
     hidden = f"Patients by predicted risk and referral; bars of fewer than {hide_below} patients are not drawn."
-    return canvas.finish("risks", "Predicted risks and referrals", hidden if hide_below else counts)
+    return canvas.finish("risks", "Predicted risks and referrals", hidden if hide_below else counts, "below")
 
 
 def risk_bars(summary: Summary, referred: NDArray[np.bool_], hide_below: int = 0) -> tuple[Doubles, Doubles, Doubles]:
@@ -265,8 +251,6 @@ def draw_follow_up(sites: Mapping[str, FollowUp], unit: str) -> Drawing | None:
         label = shorten(name, _LONGEST_SITE, placeholder=" …")
         panel.plot(at, chance_still_followed(site, at), color=colour, linestyle=dash, label=label)
     panel.set(xlim=(0, horizon), ylim=(0, 1.02))
-    percent_axes(panel.yaxis)
-    panel.set_xlabel(f"time ({unit})")
-    panel.set_ylabel("still followed")
-    canvas.figure.legend(loc="outside lower center", ncols=1)
-    return canvas.finish("follow_up", "Follow-up by site", "Share of patients still followed, by time to the horizon.")
+    canvas.label(f"time ({unit})", "still followed", percent="y")
+    meaning = "Share of patients still followed, by time to the horizon."
+    return canvas.finish("follow_up", "Follow-up by site", meaning, "below")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from threading import RLock
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 from matplotlib import rc_context
@@ -121,12 +121,6 @@ def look(method: str) -> Look:
     return LOOKS.get(method, _UNKNOWN)
 
 
-def percent_axes(*axes: Any) -> None:
-    """Writes shares on these axes as percentages."""
-    for axis in axes:
-        axis.set_major_formatter(lambda value, _: f"{value:.0%}")
-
-
 @dataclass(frozen=True)
 class Drawing:
     """A finished figure.
@@ -166,18 +160,30 @@ class Canvas:
         for panel in list(self.panels.flat)[used:]:
             panel.set_axis_off()
 
-    def share_legend(self, place: str, columns: int) -> None:
-        """Writes one legend, the first panel's, for all panels."""
-        self.figure.legend(*self.panel.get_legend_handles_labels(), loc=place, ncols=columns)
+    def label(self, x: str = "", y: str = "", percent: str = "") -> None:
+        """Names the axes below the lowest and beside the first panels; those of `percent` ("x", "y", "xy") show shares."""
+        for panel in self.panels[-1]:
+            panel.set_xlabel(x)
+        for panel in self.panels[:, 0]:
+            panel.set_ylabel(y)
+        for panel in self.panels.flat:
+            for axis in percent:
+                getattr(panel, f"{axis}axis").set_major_formatter(lambda value, _: f"{value:.0%}")
 
-    def finish(self, name: str, title: str, description: str) -> Drawing:
+    def finish(
+        self, name: str, title: str, description: str, legend: Literal["above", "below"] | None = None
+    ) -> Drawing:
         """Returns the figure.
 
         Args:
             name: Unique in its page.
             title: What the figure is.
             description: What it shows.
+            legend: Where the first panel's legend stands, which is for all panels; None for no legend.
         """
+        if legend is not None:
+            place, columns = ("outside upper center", 2) if legend == "above" else ("outside lower center", 1)
+            self.figure.legend(*self.panel.get_legend_handles_labels(), loc=place, ncols=columns)
         stream = io.StringIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         # Not savefig, which draws everything once more beforehand: half of a report's time.

@@ -18,7 +18,6 @@ from tdrop.figures.style import (
     WIDTH,
     Canvas,
     Drawing,
-    percent_axes,
     styled,
 )
 from tdrop.watch import LINE, STOP_LINE, Moment
@@ -80,9 +79,9 @@ def draw_running_means(history: Sequence[Moment], titles: Mapping[str, str], lim
             panel.plot(x, mean, **LINE_STYLE)
         _mark(panel, history, titles[name], *((0.5, limit) if name == "place" and limit is not None else ()))
         panel.set_ylim(0, 1)
-        percent_axes(panel.yaxis)
         last = next(value for value in reversed(values) if value is not None)
         texts.append(f"{titles[name]} {last[0]:.0%} ({last[1]:.0%} to {last[2]:.0%})")
+    canvas.label(percent="y")
     _dates(canvas, history)
     return canvas.finish("means", "Running means with intervals that hold at all times", f"Last: {'; '.join(texts)}.")
 
@@ -114,13 +113,12 @@ def draw_watched_batches(history: Sequence[Moment], review: str) -> Drawing | No
     _mark(canvas.panel, history)
     highest = float(np.nanmax([*(value for values in shares.values() for value in values), 0.0]))
     canvas.panel.set_ylim(0, max(0.1, 1.3 * highest))
-    percent_axes(canvas.panel.yaxis)
-    canvas.figure.legend(loc="outside upper center", ncols=1)
+    canvas.label(percent="y")
     _dates(canvas, history)
     last = "; ".join(
         f"{label} {'hidden' if np.isnan(values[-1]) else f'{values[-1]:.0%}'}" for label, values in shares.items()
     )
-    return canvas.finish("watched", "Batches over time", f"{len(spots)} batches. Last: {last}.")
+    return canvas.finish("watched", "Batches over time", f"{len(spots)} batches. Last: {last}.", "below")
 
 
 def _share(count: int, rows: int) -> float:
