@@ -161,7 +161,7 @@ class Canvas:
             panel.set_axis_off()
 
     def label(self, x: str = "", y: str = "", percent: str = "") -> None:
-        """Names the axes below the lowest and beside the first panels; those of `percent` ("x", "y", "xy") show shares."""
+        """Names the axes below the lowest and beside the first panels; `percent` ("x", "xy") are shares."""
         for panel in self.panels[-1]:
             panel.set_xlabel(x)
         for panel in self.panels[:, 0]:
