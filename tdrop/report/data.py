@@ -15,7 +15,7 @@ from tdrop.choose import Choice, Trial
 from tdrop.contracts import Contract, Site, Validation
 from tdrop.data import CensoringSummary, FollowUp, LabelCounts
 from tdrop.evaluate import Evaluation, Ladder, LeftOut, Moved, Recalibration
-from tdrop.forecast import DropSplit, Forecast, Observation
+from tdrop.forecast import DropSplit, Forecast, Observation, Quantity
 from tdrop.metrics import Referrals, refer
 from tdrop.served import Promotion
 from tdrop.shift import Matching, Shift
@@ -246,3 +246,17 @@ class ReportData:
     def labelled(self) -> bool:
         """Whether any outcome is known."""
         return self.evaluation.labelled != 0
+
+    def picked_trial(self, method: str) -> Trial | None:
+        """The trial that a refit used: the one marked so, or else the one of lowest log loss; None without."""
+        trials = self.tuning.get(method, ())
+        marked = [trial for trial in trials if trial.picked]
+        scored = [(trial.log_loss, place) for place, trial in enumerate(trials) if trial.log_loss is not None]
+        if marked or not scored:
+            return marked[0] if marked else None
+        return trials[min(scored)[1]]
+
+    def observation(self, method: str, quantity: Quantity) -> Observation | None:
+        """What outcomes showed of one sealed number; None before they came."""
+        seen = (item for item in self.observations if item.method == method and item.quantity == quantity)
+        return next(seen, None)

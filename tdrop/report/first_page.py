@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -70,23 +71,35 @@ class Worth:
         known: Whether outcomes were counted; the risks themselves say how many to expect otherwise.
         patients: Among whom; None where that is hidden.
         outcomes: Of these with the outcome, where it was counted.
-        here: At the site's own level.
         levels: At every level that a reader may try.
+        place: Where the site's own level is among these.
     """
 
     known: bool
     patients: Count | None
     outcomes: Count | None
-    here: Frequencies
     levels: tuple[Frequencies, ...]
+    place: int
+
+    @property
+    def here(self) -> Frequencies:
+        """At the site's own level."""
+        return self.levels[self.place]
+
+    @property
+    def slider(self) -> list[list[float]]:
+        """The numbers that the page's slider shows, level by level."""
+        return [[round(100 * at.level, 2), *list(vars(at).values())[1:]] for at in self.levels]
 
 
 def weigh_worth(data: ReportData) -> Worth | None:
-    """Returns natural frequencies of the chosen method's first seed; None where too few patients may be shown.
+    """Returns natural frequencies of the chosen method's first seed; None of a stop or where too few may be shown.
 
     By known outcomes where there are enough, else by the risks. Of a site that hides counts only bars of risks may be
     shown, as their figure shows them, so there the risks count and levels lie on the bars' edges.
     """
+    if data.verdict == "stop":
+        return None
     summary, level = data.predictions[data.method][0], data.site.decision.threshold
     risk = outcome = summary.mean.astype(np.float64)
     weight, levels = np.ones(len(risk)), np.unique([*_LEVELS, level])
@@ -95,7 +108,6 @@ def weigh_worth(data: ReportData) -> Worth | None:
         edges, used, reviewed = risk_bars(summary, data.referrals.referred, data.hide_below)
         risk, outcome, weight = edges[:-1], (edges[:-1] + edges[1:]) / 2, used + reviewed
         levels = risk[(risk > 0) & (risk < _LEVELS[-1] + 1e-9)]
-        level = float(levels[np.abs(levels - level).argmin()])
     elif data.y is not None and enough_to_judge_benefit(data.y):
         known = np.isfinite(data.y)
         risk, outcome = risk[known], data.y[known].astype(np.float64)
@@ -104,7 +116,7 @@ def weigh_worth(data: ReportData) -> Worth | None:
     if not weight.sum():
         return None
     tried = tuple(_frequencies(risk, outcome, weight, float(value)) for value in levels)
-    return Worth(*counted, _frequencies(risk, outcome, weight, level), tried)
+    return Worth(*counted, tried, int(np.abs(levels - level).argmin()))
 
 
 def _frequencies(risk: Doubles, outcome: Doubles, weight: Doubles, level: float) -> Frequencies:
@@ -215,42 +227,17 @@ def forest_rows(data: ReportData) -> list[ForestRow]:
     return [replace(row, axis=axis) for row in rows]
 
 
-@dataclass(frozen=True)
-class Example:
-    """One patient of the review list.
+def review_example(data: ReportData) -> dict[str, Any] | None:
+    """Returns the first patient for review; None where nobody is, or where patients may not be shown.
 
-    Attributes:
-        line: Where it stands in patients.csv, whose first line is its heading.
-        risk: Its risk.
-        low: Lower end of its interval, or None without one.
-        high: Upper end.
-        why: Why it is on the list.
-        moved_by: What moves its risk most; empty where that is not known.
+    It is a line of patients.csv with its number there, as `line`; low and high are None without an interval.
     """
-
-    line: int
-    risk: float
-    low: float | None
-    high: float | None
-    why: str
-    moved_by: str
-
-
-def review_example(data: ReportData) -> Example | None:
-    """Returns the first patient for review; None where nobody is, or where patients may not be shown."""
     referrals, summary, decision = data.referrals, data.predictions[data.method][0], data.site.decision
     rows = np.flatnonzero(referrals.referred)
     if data.hide_below or not len(rows):
         return None
     row = int(rows[0])
     table = patients_table(np.arange(len(summary.mean)), summary, decision, data.unlike, data.moved_by)
-    line = table.iloc[row]
-    spread = has_spread(summary)
-    return Example(
-        row + 2,
-        float(line["risk"]),
-        float(line["low"]) if spread else None,
-        float(line["high"]) if spread else None,
-        str(line["why"]),
-        str(line["moved_by"]) if data.moved_by is not None else "",
-    )
+    # The first line of the file is its heading.
+    example = {**table.iloc[row], "line": row + 2}
+    return example if has_spread(summary) else {**example, "low": None, "high": None}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from tdrop.report.data import ReportData, SiteSummary
 from tdrop.report.details import SITE_TITLES
 from tdrop.report.first_page import find_worst_group, forest_rows, review_example, weigh_worth
 from tdrop.report.sentences import VERDICTS, verdict_words
-from tdrop.report.summary import adds_nothing, expected_sentences, observation, report_summary, unknowns
+from tdrop.report.summary import adds_nothing, expected_sentences, report_summary, unknowns
 from tdrop.report.text import (
     feature_titles,
     number,
@@ -36,7 +35,6 @@ from tdrop.report.text import (
     say,
     share,
     template_environment,
-    unit_of,
 )
 from tdrop.shift import Matching, Shift
 
@@ -59,8 +57,8 @@ def _pages() -> Environment:
     )  # fmt: skip
     environment.globals.update(
         details=details, sentences=sentences, metrics=METRICS, outcome_kinds=OUTCOME_KINDS, meanings=MEANINGS,
-        metrics_in_view=metrics_in_view, subgroup_metrics=subgroup_metrics, picked_trial=sentences.picked_trial,
-        observation=observation, unknowns=unknowns, feature_titles=feature_titles, unit_of=unit_of,
+        metrics_in_view=metrics_in_view, subgroup_metrics=subgroup_metrics,
+        unknowns=unknowns, feature_titles=feature_titles,
     )  # fmt: skip
     return environment
 
@@ -118,22 +116,10 @@ def render_report(data: ReportData) -> str:
         example=review_example(data),
         guessed=data.site.decision.guessed or "decision" not in data.site.model_fields_set,
         worst=find_worst_group(data),
-        **_worth_values(data),
+        worth=weigh_worth(data),
+        judged=any(ground.kind == "benefit" for ground in data.shift.grounds),
+        useless=adds_nothing(data),
     )
-
-
-def _worth_values(data: ReportData) -> dict[str, Any]:
-    """What the page says about whether acting on the model is worth it; a stopped site's says nothing of it."""
-    worth = None if data.verdict == "stop" else weigh_worth(data)
-    if worth is None:
-        return {"worth": None, "levels": "[]", "place": 0, "answer": ""}
-    levels = [
-        [round(100 * at.level, 2), at.flagged, at.found, at.missed, at.benefit, at.everybody] for at in worth.levels
-    ]
-    place = [at.level for at in worth.levels].index(worth.here.level)
-    judged = data.verdict in ("go", "caution") and any(ground.kind == "benefit" for ground in data.shift.grounds)
-    answer = say("worth", useless=adds_nothing(data), known=worth.known) if judged else ""
-    return {"worth": worth, "levels": json.dumps(levels), "place": place, "answer": answer}
 
 
 def render_details(data: ReportData) -> str:

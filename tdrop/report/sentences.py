@@ -6,13 +6,14 @@ Sentences are written last: from numbers that may already have passed disclosure
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
 from tdrop.base import Feature
 from tdrop.choose import HANDICAP, Choice, Trial
 from tdrop.contracts import Contract
-from tdrop.data import BETWEEN, CensoringSummary, features_of
+from tdrop.data import BETWEEN, features_of
 from tdrop.disclosure import shown_mean
 from tdrop.evaluate import ALL, Evaluation, LeftOut
 from tdrop.metrics import FEWEST_EVENTS, OUTCOME_KINDS
@@ -253,30 +254,16 @@ def _mean(frame: pd.DataFrame | None, name: str, hide_below: int) -> float | Non
     return shown_mean(values.to_numpy(), hide_below) if hide_below else float(values.mean())
 
 
-def picked_trial(trials: Sequence[Trial]) -> Trial | None:
-    """Returns the trial that the refit used: the one marked so, or else the one of lowest log loss; None without."""
-    marked = [trial for trial in trials if trial.picked]
-    scored = [(trial.log_loss, place) for place, trial in enumerate(trials) if trial.log_loss is not None]
-    if marked or not scored:
-        return marked[0] if marked else None
-    return trials[min(scored)[1]]
-
-
 def left_early_sentences(data: ReportData) -> list[str]:
     """Says, of the source and of this site, how many left before the horizon and what was done about it."""
-    horizon, sentences = data.contract.outcome.horizon, []
-    if data.censoring is not None and data.censoring.censored != 0:
-        about = data.censoring
-        sentences.append(say("left_early", where="Source", left=about.censored, about=about, horizon=horizon))
-    if data.labels is not None and data.labels.censoring and data.labels.horizon_not_reached != 0:
-        labels = data.labels
-        left = labels.horizon_not_reached
-        about = CensoringSummary(
-            "ipcw" if labels.censoring == "ipcw" else "drop",
-            *(left, labels.known, labels.effective_n or 0.0, labels.largest_weight),
-        )
-        sentences.append(say("left_early", where="This site", left=left, about=about, horizon=horizon))
-    return sentences
+    source, labels = data.censoring, data.labels
+    left: list[tuple[Any, ...]] = []
+    if source is not None and source.censored != 0:
+        left.append(("Source", source.censored, source.handling, source))
+    if labels is not None and labels.censoring and labels.horizon_not_reached != 0:
+        left.append(("This site", labels.horizon_not_reached, labels.censoring, labels))
+    names, horizon = ("where", "left", "handling", "known"), data.contract.outcome.horizon
+    return [say("left_early", horizon=horizon, **dict(zip(names, values, strict=True))) for values in left]
 
 
 def unlabelled_sentences(data: ReportData) -> list[str]:
@@ -284,7 +271,7 @@ def unlabelled_sentences(data: ReportData) -> list[str]:
     moved = {item.method: item for item in data.moved}
     sentences = []
     for method, trials in data.tuning.items():
-        picked = picked_trial(trials)
+        picked = data.picked_trial(method)
         if not picked or not any(_lambda_of(trial) for trial in trials):
             continue
         strength = _lambda_of(picked)

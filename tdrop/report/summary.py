@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tdrop.base import Count
-from tdrop.forecast import Observation, Quantity
+from tdrop.forecast import Quantity
 from tdrop.report.data import Expected, MethodLine, ReportData, SiteSummary
 from tdrop.report.sentences import (
     by_features,
@@ -13,13 +13,15 @@ from tdrop.report.sentences import (
     evaluation_warnings,
     left_out_sentence,
     method_title,
-    picked_trial,
     shift_sentence,
 )
 from tdrop.report.text import method_label, say, unit_of
 
 #: Metrics of each method in the summary.
 INDEXED = ("auroc", "error_auroc_sd", "error_auroc_risk", "interval_width", "referrals", "referred", "inpt")
+
+#: Sentences about known outcomes of several classes, or numbers.
+_OTHER_OUTCOMES = ("classes_right", "values_off", "values_covered")
 
 #: Counts of patients by reason for review, of those on the list, and of those with a reason and no place on it.
 REFERRALS = ("referrals", "capacity_referrals", "unlike_referrals", "referred", "left_out")
@@ -29,7 +31,7 @@ def report_summary(data: ReportData) -> SiteSummary:
     """Returns the summary of a report."""
     evaluation = data.evaluation
     methods, reasons = evaluation.methods, referral_counts(data)
-    trial = picked_trial(data.tuning.get(data.method, ()))
+    trial = data.picked_trial(data.method)
     return SiteSummary(
         site=data.site.name,
         title=data.site.title,
@@ -98,80 +100,30 @@ def referral_counts(data: ReportData) -> dict[str, Count | None]:
 
 def things_to_know(data: ReportData) -> list[str]:
     """Returns the three things to know, most important first."""
-    things = [say("refused_labels", data=data)] if data.refused_labels else []
-    things += evaluation_warnings(data.evaluation, data.hide_below, weighted=data.weighted)[:1]
     # Those that decided the verdict stand beside it, and so does that the model adds nothing.
     grounds = [
         ground
         for ground in data.shift.grounds
         if ground.verdict not in ("go", data.verdict) and (ground.kind != "benefit" or data.verdict == "stop")
     ]
-    things += [say("ground", ground=ground) for ground in grounds]
-    things += [say("unseen_class", name=name) for name in data.unseen_classes]
-    things.append(left_out_sentence(data.left_out, data.contract))
-    things += _with_outcomes(data) if data.labelled else _without_outcomes(data)
-    if not by_features(data):
-        things.append(difference_sentence(data))
-    if data.validation.quarantined:
-        things.append(say("set_aside", validation=data.validation))
-    if data.failed_methods:
-        things.append(say("failed", methods=list(data.failed_methods)))
+    known = ("ranking", "average_risk") if data.contract.task == "binary" else _OTHER_OUTCOMES
+    things = [
+        say("refused_labels", data=data),
+        *evaluation_warnings(data.evaluation, data.hide_below, weighted=data.weighted)[:1],
+        *(say("ground", ground=ground) for ground in grounds),
+        *(say("unseen_class", name=name) for name in data.unseen_classes),
+        left_out_sentence(data.left_out, data.contract),
+        *(say(name, data=data) for name in (known if data.labelled else ("no_outcomes",))),
+        "" if by_features(data) else difference_sentence(data),
+        *(say(name, data=data) for name in ("set_aside", "failed")),
+    ]
     return [thing for thing in things if thing][:3]
-
-
-def _with_outcomes(data: ReportData) -> list[str]:
-    evaluation, method = data.evaluation, data.method
-    if data.contract.task != "binary":
-        return _with_other_outcomes(data)
-    auroc = evaluation.row(method, "auroc")
-    things = []
-    if auroc is not None and auroc.value is not None:
-        # The forecast was of the model that patients get; the appendix has the mean over its refits.
-        seen = observation(data, method, "auroc")
-        things.append(say("ranking", value=auroc.value if seen is None else seen.observed, row=auroc))
-    risk, rate = (evaluation.value(method, name) for name in ("mean_risk", "outcome_rate"))
-    if risk is not None and rate is not None:
-        intercept = evaluation.row(method, "calibration_intercept")
-        low, high = (None, None) if intercept is None else (intercept.low, intercept.high)
-        things.append(
-            say(
-                "average_risk",
-                risk=risk,
-                rate=rate,
-                labelled=evaluation.labelled,
-                outcomes=evaluation.outcomes,
-                weighted=data.weighted,
-                off=low is not None and high is not None and not low <= 0 <= high,
-            )
-        )
-    return things
-
-
-def _with_other_outcomes(data: ReportData) -> list[str]:
-    """What outcomes of several classes, or numbers, showed."""
-    rows = {name: data.evaluation.row(data.method, name) for name in ("accuracy", "mae", "coverage")}
-    known = {name: row for name, row in rows.items() if row is not None and row.value is not None}
-    things = [say("classes_right", row=known["accuracy"])] if "accuracy" in known else []
-    if "mae" in known:
-        things.append(say("values_off", row=known["mae"], unit=unit_of(data.contract)))
-    if "coverage" in known:
-        things.append(say("values_covered", row=known["coverage"], level=data.site.decision.interval_level))
-    return things
-
-
-def _without_outcomes(data: ReportData) -> list[str]:
-    if data.forecast is not None:
-        return [say("unchecked_forecast")]
-    trial = picked_trial(data.tuning.get(data.method, ()))
-    return [say("no_outcomes", auroc=None if trial is None else trial.auroc)]
 
 
 def unknowns(data: ReportData) -> list[str]:
     """Says what this report cannot know."""
-    thing = "risk" if data.contract.task == "binary" else "prediction"
-    limits = [] if data.labelled else [say("cannot_know", thing=thing)]
-    limits += [say("same_risk", thing=thing), say("sure_and_wrong")]
-    return [*limits, say("outside", shift=data.shift)] if data.shift.outside_overlap else limits
+    limits = (say(name, data=data) for name in ("cannot_know", "same_risk", "sure_and_wrong", "outside"))
+    return [limit for limit in limits if limit]
 
 
 #: A wider interval of a share holds nearly anything, so it says nothing.
@@ -208,9 +160,3 @@ def expected_sentences(data: ReportData) -> list[str]:
         elif quantity != "auroc" or not forecast.next_site.get(data.method):
             sentences.append(say(f"expected_{quantity}", answer=answer, threshold=forecast.threshold))
     return [*sentences, say("too_wide", what=too_wide)] if too_wide else sentences
-
-
-def observation(data: ReportData, method: str, quantity: Quantity) -> Observation | None:
-    """What outcomes showed of one sealed number; None before they came."""
-    seen = (item for item in data.observations if item.method == method and item.quantity == quantity)
-    return next(seen, None)

@@ -54,7 +54,9 @@ def template_environment(*, autoescape: bool) -> Environment:
         hundredths=lambda value: f"{100 * value:.0f}",
         points=lambda value: f"{100 * value:.1f} percentage points",
     )  # fmt: skip
-    environment.globals.update(say=say, counted=counted, most_flagged=_most_flagged, few_events=FEW_EVENTS)
+    environment.globals.update(
+        say=say, counted=counted, most_flagged=_most_flagged, few_events=FEW_EVENTS, unit_of=unit_of
+    )
     return environment
 
 
