@@ -102,6 +102,7 @@ def compare_sources(
         others = pd.concat([frame for name, frame in frames.items() if name != site.name], ignore_index=True)
         for finding in compare_extracts(others, frames[site.name], contract, site):
             words = finding.words.replace("a model for this site does without the column", "there it counts as missing")
+            words = words.replace("the source has", "the other sources have")
             words = words.replace("the source's", "the other sources'").replace("the source", "the other sources")
             words = words.replace("a source patient", "one of their patients")
             rule, severity = f"{BETWEEN}{site.name}.{finding.rule}", finding.severity

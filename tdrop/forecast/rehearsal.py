@@ -178,6 +178,12 @@ class Rehearsal:
                 f"A new site of 1,000 patients may expect {article} {self.kind.headline_title} of {mean} ({low} to "
                 f"{high}); the interval is over patients and sites."
             )
+        if (level := self.next_site().get("observed_expected")) is not None:
+            ratios = [site.seen.value("observed_expected") for site in self.sites]
+            lines.append(
+                f"The outcome happened {min(ratios):.2f} to {max(ratios):.2f} times as often as the risks said; "
+                f"at a new site expect {level.low:.2f} to {level.high:.2f} times."
+            )
         odd = self.odd_site()
         if odd is not None:
             lines.append(f"{odd.title} differs from the other sites; look at its data before it teaches a new site.")

@@ -49,6 +49,8 @@ def test_sites_play_the_new_one_and_the_next_report_quotes_them(tiny_network, mo
     assert "Harbour Hospital" in page
     assert "forecast AUROC was off by" in page
     assert "the 95% prediction interval for a new one" in page
+    ratios = sorted(site.seen.observed_expected for site in rehearsal.sites)
+    assert f"happened {ratios[0]:.2f} to {ratios[-1]:.2f} times as often as the risks said; at a new site" in page
     index = (workspace.root / "index.html").read_text()
     assert "forecast AUROC was off by" in index
     assert 'href="rehearsals/prostate/rehearsal.html"' in index

@@ -96,7 +96,8 @@ def test_a_source_with_five_outcomes_is_left_out_and_one_may_lack_a_column(tiny_
     add_source(
         tiny_network, "lacking", registry.assign(patient_id="l" + registry["patient_id"].astype(str), psa=np.nan)
     )
-    _, small, pool = encode(tiny_network)
+    validation, small, pool = encode(tiny_network)
+    assert any("the other sources have values" in finding.sentence for finding in validation.findings)
     assert small == ["few"]
     assert set(pool.origins) == {"registry", "lacking"}
     assert np.isfinite(pool.X).all()
