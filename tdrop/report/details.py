@@ -27,17 +27,6 @@ from tdrop.shift import Matching, Shift
 RANKINGS = ("auroc", "error_auroc_sd", "error_auroc_risk")
 #: Counts of patients stand on the first page.
 _ON_THE_FIRST_PAGE = ("patients", "referred", "left_out", "capacity_referrals", "unlike_referrals")
-#: What the counts of a label file are, for people.
-_LABEL_COUNTS = {
-    "known": "Patients with a known outcome",
-    "missing": "Patients without one in the file",
-    "horizon_not_reached": "Left before the horizon",
-    "unknown_ids": "Ids in the file that are not among the patients",
-    "duplicates": "Rows that repeat a patient",
-    "conflicting": "Patients with contradicting outcomes",
-    "unreadable": "Rows that cannot be read",
-}
-
 SITE_TITLES: Mapping[SiteNumber, str] = {
     "auroc": "AUROC",
     "log_loss": "Log loss",
@@ -127,19 +116,6 @@ def result_metrics(data: ReportData, *, first_page: bool) -> list[str]:
     task, main = data.contract.task, OUTCOME_KINDS[data.contract.task].first_page
     shown = [name for name in METRICS if (name in main if first_page else name not in _ON_THE_FIRST_PAGE)]
     return [name for name in shown if name in known and METRICS[name].part is not None and task in METRICS[name].tasks]
-
-
-def label_counts(data: ReportData) -> dict[str, Any]:
-    """By title, counts of a label file, without those that are 0; empty without a file."""
-    labels = data.labels
-    if labels is None:
-        return {}
-    counts = {title: rows for name, title in _LABEL_COUNTS.items() if (rows := getattr(labels, name)) != 0}
-    if labels.effective_n is not None:
-        counts["Patients of equal weight who say as much"] = labels.effective_n
-    if labels.largest_weight is not None:
-        counts["Largest weight of a patient"] = number(labels.largest_weight, 1)
-    return counts
 
 
 def recalibration_of(data: ReportData) -> Recalibration | None:
