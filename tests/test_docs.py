@@ -166,7 +166,7 @@ def shown(value: object) -> str:
 def test_the_page_of_methods_gives_every_default(name: str) -> None:
     method_defaults = documented(HEADINGS.get(name, f"### `{name}`"))
     network_defaults = documented("## Networks") if hasattr(method_class(name)(), "hidden") else {}
-    defaults = {**network_defaults, **method_defaults}
+    defaults = {**documented("## What holds for all"), **network_defaults, **method_defaults}
     for setting in fields(method_class(name)):
         if setting.init:
             default = getattr(method_class(name)(), setting.name)

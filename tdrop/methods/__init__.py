@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from tdrop.base import PARSING, FitError, UsageError, did_you_mean
 
@@ -85,17 +85,9 @@ def have_samples(names: Iterable[str]) -> dict[str, bool]:
 
 
 def build(name: str, **settings: Any) -> Method:
-    """Builds a method by name; settings left out keep their defaults.
-
-    With `site_input=True` the site of a patient is an input of a fit on several pooled sources.
-    """
-    knows_site = settings.pop(SITE_INPUT, False)
+    """Builds a method by name; settings left out keep their defaults."""
     method: Method = method_class(name)().with_settings(**settings)
-    if not knows_site:
-        return method
-    from tdrop.methods.parts.site_input import WithSiteInput
-
-    return cast("Method", WithSiteInput(method))
+    return method
 
 
 def label(name: str) -> str:
@@ -121,6 +113,10 @@ def load(folder: Path | str) -> Fitted:
 def rebuild(record: Mapping[str, Any], files: Mapping[str, bytes]) -> Fitted:
     """Returns the model of a saved record and of the files that it names."""
     method: Any = build(record["method"], **record["settings"])
+    if record["settings"].get(SITE_INPUT):
+        from tdrop.methods.parts.site_input import restore_with_sites
+
+        return restore_with_sites(method, record, files)
     fitted: Fitted = method.restore(record, files)
     return fitted
 

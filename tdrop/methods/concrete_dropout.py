@@ -27,7 +27,6 @@ from tdrop.methods.parts.network import (
     TrainingBatch,
     draw_logistic,
     fold_masks,
-    folded_outputs,
     logistic_pool,
     output_loss,
 )
@@ -62,14 +61,12 @@ class ConcreteNetwork(NeuralNetwork):
     """A tanh network with a learnt dropout rate after every hidden layer."""
 
     def __init__(self, method: ConcreteDropout, shape: Shape, generator: torch.Generator) -> None:
-        super().__init__()
-        self.layers = method.layers(shape, generator)
+        super().__init__(method.layers(shape, generator), shape.task)
         start = float(np.log(method.initial_rate / (1 - method.initial_rate)))
         self.rate_logits = nn.Parameter(torch.full((len(method.hidden),), start))
         self.log_noise = nn.Parameter(torch.zeros(1)) if shape.task == "regression" else None
         self._rows = shape.rows
         self._method = method
-        self.task = shape.task
 
     def rates(self) -> Tensor:
         """Dropout rate of every hidden layer (layers,)."""
@@ -117,10 +114,6 @@ class ConcreteNetwork(NeuralNetwork):
             for place, layer_noise in enumerate(noise)
         ]
         return fold_masks(self.layers, masks)
-
-    def outputs(self, x: Tensor, draw: list[Tensor]) -> Tensor:
-        """Outputs (passes, rows)."""
-        return folded_outputs(x, draw, list(self.layers.biases)) + self.layers.linear_term(x)
 
 
 METHOD = ConcreteDropout

@@ -17,7 +17,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor
 
 from tdrop.base import Task
-from tdrop.methods.parts.network import Layers, NeuralNetwork, Pool, Shape, TrainingBatch, folded_outputs, output_loss
+from tdrop.methods.parts.network import Layers, NeuralNetwork, Pool, Shape, TrainingBatch, output_loss
 from tdrop.methods.parts.network_method import PLAIN_NETWORK, NetworkMethod
 
 
@@ -44,10 +44,8 @@ class EnsembleNetwork(NeuralNetwork):
     """All members as one network whose weights have a leading axis of members."""
 
     def __init__(self, layers: Layers, task: Task) -> None:
-        super().__init__()
-        self.layers = layers
+        super().__init__(layers, task)
         self.members = len(layers.weight(0))
-        self.task = task
 
     def loss(self, batch: TrainingBatch, pool: Pool | None) -> Tensor:
         """Sum of the members' mean losses: each member's gradient is what it would be alone."""
@@ -64,10 +62,6 @@ class EnsembleNetwork(NeuralNetwork):
     def draw(self, passes: int, seed: int) -> list[Tensor]:
         """The members' weights: what is drawn is the member, so passes and seed change nothing."""
         return [weight.detach() for weight in self.layers.weights]
-
-    def outputs(self, x: Tensor, draw: list[Tensor]) -> Tensor:
-        """Outputs (members, rows)."""
-        return folded_outputs(x, draw, list(self.layers.biases)) + self.layers.linear_term(x)
 
 
 METHOD = Ensemble

@@ -88,7 +88,7 @@ class TransductiveDropout(NetworkMethod):
 
     def needs_target(self) -> bool:
         """Without the regulariser no target row enters the loss."""
-        return self.lambda_ > 0
+        return self.site_input or self.lambda_ > 0
 
     @classmethod
     def fitted_class(cls) -> type[FittedNetwork]:
@@ -135,8 +135,7 @@ class TransductiveNetwork(NeuralNetwork):
     """
 
     def __init__(self, method: TransductiveDropout, shape: Shape, generator: torch.Generator) -> None:
-        super().__init__()
-        self.layers = method.layers(shape, generator)
+        super().__init__(method.layers(shape, generator), shape.task)
         self.rate_layers = Layers((shape.features, method.rate_units, len(method.hidden)), method.initial_sd, generator)
         self._largest_logit = log(method.highest_rate / (1 - method.highest_rate))
         start = log((1 - method.initial_keep) / method.initial_keep) / self._largest_logit
@@ -144,7 +143,6 @@ class TransductiveNetwork(NeuralNetwork):
             self.rate_layers.bias(-1).fill_(self._largest_logit * atanh(max(-0.99, min(0.99, start))))
         self.passes = method.passes
         self.fused = len(method.hidden) == 2
-        self.task = shape.task
         self._lambda = method.lambda_
         self._temperature = method.temperature
         self._scratch = Buffers()

@@ -50,7 +50,7 @@ class TransductiveEnsemble(Ensemble):
 
     def needs_target(self) -> bool:
         """Without the regulariser no target row enters the loss."""
-        return self.lambda_ > 0
+        return self.site_input or self.lambda_ > 0
 
     def network(self, shape: Shape, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained networks."""

@@ -7,10 +7,21 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
-from tdrop.base import Cohort, DataError, Doubles, FitError, LeakError, UsageError, did_you_mean
+from tdrop.base import (
+    Cohort,
+    DataError,
+    Doubles,
+    FitError,
+    Fitted,
+    LeakError,
+    StepCallback,
+    UsageError,
+    did_you_mean,
+)
+from tdrop.methods import SITE_INPUT
 
 #: Words that Python reserves, and the settings they mean.
 _ALIASES = {"lambda": "lambda_"}
@@ -31,9 +42,17 @@ class MethodSettings:
     #: Whether its samples spread; without, sd and intervals are "n/a".
     has_samples: ClassVar[bool] = True
 
+    site_input: bool = Field(
+        default=False,
+        kw_only=True,
+        description="Whether the site of a patient is an input, where several sources are pooled.",
+    )
+
     def settings(self) -> dict[str, Any]:
-        """Returns every setting as plain JSON values."""
+        """Returns every setting as plain JSON values; `site_input` only where it is set."""
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.init}
+        if values.pop(SITE_INPUT):
+            values[SITE_INPUT] = True
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def with_settings(self, **settings: Any) -> Self:
@@ -54,8 +73,32 @@ class MethodSettings:
             ) from None
 
     def needs_target(self) -> bool:
-        """Whether a fit with these settings reads the target's rows."""
-        return self.uses_target
+        """Whether a fit with these settings reads the target's rows; with the site as an input, for their shares."""
+        return self.site_input or self.uses_target
+
+    def fit(
+        self,
+        source: Cohort,
+        target: Cohort,
+        validation: Cohort | None = None,
+        *,
+        seed: int,
+        progress: StepCallback | None = None,
+    ) -> Fitted:
+        """Trains on labelled source rows and unlabelled target rows; see `tdrop.base.Method`."""
+        if self.site_input:
+            from tdrop.methods.parts.site_input import fit_with_sites
+
+            return fit_with_sites(self, source, target, validation, seed, progress)
+        source, validation = source.known(), None if validation is None else validation.known()
+        check_cohorts(self.name, self.needs_target(), source, target, validation)
+        return self.fit_checked(source, target, validation, check_seed(seed, self.name), progress)
+
+    def fit_checked(
+        self, source: Cohort, target: Cohort, validation: Cohort | None, seed: int, progress: StepCallback | None
+    ) -> Fitted:
+        """Fits on cohorts that can be fitted on, patients with an unknown outcome left out."""
+        raise NotImplementedError(f"method '{self.name}' is made of other methods' fits")
 
 
 def check_cohorts(method: str, uses_target: bool, source: Cohort, target: Cohort, validation: Cohort | None) -> None:

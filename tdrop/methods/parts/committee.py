@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,10 +21,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from tdrop.base import Doubles, Fitted, Predictive, UsageError, plain, read
+from tdrop.base import Doubles, Fitted, Predictive, UsageError
 from tdrop.methods import COMMITTEE
 from tdrop.methods.parts import MethodSettings
-from tdrop.methods.parts.fitted import FittedModel, Noise, load_nested, nest_files, write_model
+from tdrop.methods.parts.fitted import FittedModel, FittedOnFits, read_noise, restore_fits
 
 
 @dataclass(frozen=True)
@@ -51,29 +50,17 @@ class Committee(MethodSettings):
         """The members' fits, in the order of `members`, as one."""
         return FittedCommittee(self, dict(zip(self.members, fits, strict=True)))
 
-    def restore(self, record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedCommittee:
+    def restore(self, record: Mapping[str, Any], files: Mapping[str, bytes]) -> FittedModel:
         """Rebuilds the fitted half from a saved model's files."""
-        fits = [load_nested(f"{name}.", files) for name in self.members]
-        noise = record.get("noise")
-        return self.from_fits(fits).with_noise(None if noise is None else read(Noise, noise))
+        return FittedCommittee(self, restore_fits(self.members, files)).with_noise(read_noise(record))
 
 
-class FittedCommittee(FittedModel):
+class FittedCommittee(FittedOnFits):
     """Several fitted methods that predict together."""
-
-    def __init__(self, method: Committee, members: Mapping[str, Fitted]) -> None:
-        first = next(iter(members.values()))
-        self.method = method
-        self.features = first.features
-        self.task = first.task
-        self.classes = first.classes
-        self.steps = max(member.steps for member in members.values())
-        self.history: Sequence[dict[str, float | None]] = ()
-        self._members = members
 
     def sample(self, X: NDArray[Any], n: int, *, seed: int) -> Predictive:
         """The members' deviations around their mean for X (rows, features), repeated until all have equally many."""
-        parts = [member.sample(X, n, seed=seed).samples.astype(np.float64) for member in self._members.values()]
+        parts = [member.sample(X, n, seed=seed).samples.astype(np.float64) for member in self.fits.values()]
         means = [part.mean(axis=0) for part in parts]
         risk = np.mean(means, axis=0)
         most = math.lcm(*map(len, parts))
@@ -93,14 +80,6 @@ class FittedCommittee(FittedModel):
             # One factor for all classes of a row: its probabilities keep their sum.
             factor = factor.min(axis=-1, keepdims=True)
         return np.clip(risk + factor * deviations, 0.0, 1.0)
-
-    def save(self, folder: Path) -> None:
-        """Writes the members' files, each named after its member, and one record that seals them."""
-        files: dict[str, bytes] = {}
-        for name, member in self._members.items():
-            files |= nest_files(f"{name}.", member)
-        noise = {} if self.noise is None else {"noise": plain(self.noise)}
-        write_model(Path(folder), {"method": COMMITTEE, "settings": self.method.settings(), **noise}, files)
 
 
 METHOD = Committee

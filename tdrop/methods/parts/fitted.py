@@ -200,6 +200,46 @@ def read_facts(record: Mapping[str, Any]) -> Facts:
     return read(Facts, {field.name: record[field.name] for field in fields(Facts) if field.name in record})
 
 
+class FittedOnFits(FittedModel):
+    """A model that is made of other methods' fits, by name."""
+
+    def __init__(self, method: MethodSettings, fits: Mapping[str, Fitted]) -> None:
+        first = next(iter(fits.values()))
+        self.method = method
+        self.fits = fits
+        self.features, self.task, self.classes = first.features, first.task, first.classes
+        self.steps = max(fitted.steps for fitted in fits.values())
+        self.history: Sequence[dict[str, float | None]] = ()
+
+    def record(self) -> dict[str, Any]:
+        """What a saved model's record holds."""
+        noise = {} if self.noise is None else {"noise": plain(self.noise)}
+        return {"method": self.method.name, "settings": self.method.settings(), **noise}
+
+    def save(self, folder: Path) -> None:
+        """Writes the fits' files, each named after its fit, and one record that seals them."""
+        files: dict[str, bytes] = {}
+        with TemporaryDirectory() as scratch:
+            for name, fitted in self.fits.items():
+                fitted.save(Path(scratch, name))
+                files |= {f"{name}.{file.name}": file.read_bytes() for file in Path(scratch, name).iterdir()}
+        write_model(Path(folder), self.record(), files)
+
+
+def restore_fits(names: Sequence[str], files: Mapping[str, bytes]) -> dict[str, Fitted]:
+    """The fits that a model is made of, by name, from its files."""
+    fits = {}
+    for name in names:
+        own = {file.removeprefix(f"{name}."): content for file, content in files.items() if file.startswith(f"{name}.")}
+        fits[name] = rebuild(json.loads(own.pop(MODEL_FILE)), own)
+    return fits
+
+
+def read_noise(record: Mapping[str, Any]) -> Noise | None:
+    """The noise in a saved model's record, where it has one."""
+    return read(Noise, record["noise"]) if "noise" in record else None
+
+
 def learn_scaling(source: Cohort) -> Scaling:
     """Learns centre and scale from the source rows, neither finer than a model may tell; constants keep scale 1."""
     X = source.X.astype(np.float64)
@@ -286,19 +326,6 @@ def _interval_ends(samples: Floats, levels: tuple[float, ...]) -> Floats:
     low, high = ranked.T[below], ranked.T[above]
     ends: Floats = (low + (high - low) * weight).astype(np.float32)
     return ends
-
-
-def nest_files(prefix: str, inside: Fitted) -> dict[str, bytes]:
-    """The files of a model that is part of another, by names that start with `prefix`."""
-    with TemporaryDirectory() as scratch:
-        inside.save(Path(scratch))
-        return {f"{prefix}{file.name}": file.read_bytes() for file in Path(scratch).iterdir()}
-
-
-def load_nested(prefix: str, files: Mapping[str, bytes]) -> Fitted:
-    """The model whose files `nest_files` named."""
-    inner_files = {name.removeprefix(prefix): content for name, content in files.items() if name.startswith(prefix)}
-    return rebuild(json.loads(inner_files.pop(MODEL_FILE)), inner_files)
 
 
 def write_model(folder: Path, record: Mapping[str, Any], files: Mapping[str, bytes]) -> None:

@@ -215,10 +215,17 @@ class NeuralNetwork(nn.Module):
     """A torch module with its own loss and its own way to draw samples.
 
     Attributes:
+        layers: Weights and biases of its layers.
+        task: What it is trained as.
         members: Independent networks trained side by side, each with its own order of the rows.
     """
 
     members: int = 1
+
+    def __init__(self, layers: Layers, task: Task) -> None:
+        super().__init__()
+        self.layers = layers
+        self.task = task
 
     def pool(self, generator: np.random.Generator) -> Pool | None:
         """Makes the noise that `loss` reads; None for a network without noise."""
@@ -240,19 +247,17 @@ class NeuralNetwork(nn.Module):
     def draw(self, passes: int, seed: int) -> list[Tensor]:
         """Draws what makes `passes` passes differ, shared by all rows; it may hold copies of the current weights."""
 
-    @abstractmethod
     def outputs(self, x: Tensor, draw: list[Tensor]) -> Tensor:
         """Logits or standardised values (passes, rows) for x (rows, features); (passes, rows, K) of K classes."""
+        return folded_outputs(x, draw, list(self.layers.biases)) + self.layers.linear_term(x)
 
 
 class FixedDropout(NeuralNetwork):
     """A tanh network with a fixed dropout rate after every hidden layer; rate 0 means no mask there."""
 
     def __init__(self, layers: Layers, rates: Sequence[float], task: Task) -> None:
-        super().__init__()
-        self.layers = layers
+        super().__init__(layers, task)
         self.rates = tuple(rates)
-        self.task = task
 
     def pool(self, generator: np.random.Generator) -> Pool | None:
         """Hard masks; all the rates above zero are one rate."""
@@ -280,10 +285,6 @@ class FixedDropout(NeuralNetwork):
             (u >= rate).float() / (1 - rate) if rate > 0 else None for u, rate in zip(uniform, self.rates, strict=True)
         ]
         return fold_masks(self.layers, masks)
-
-    def outputs(self, x: Tensor, draw: list[Tensor]) -> Tensor:
-        """Outputs (passes, rows); one pass when nothing is masked."""
-        return folded_outputs(x, draw, list(self.layers.biases)) + self.layers.linear_term(x)
 
 
 def fold_masks(layers: Layers, masks: Sequence[Tensor | None]) -> list[Tensor]:

@@ -17,7 +17,7 @@ from safetensors.torch import load as load_tensors, save as save_tensors
 from torch import Tensor
 
 from tdrop.base import Cohort, FitError, Predictive, StepCallback, Task
-from tdrop.methods.parts import MethodSettings, check_cohorts, check_passes, check_seed, outcomes_of
+from tdrop.methods.parts import MethodSettings, check_passes, check_seed, outcomes_of
 from tdrop.methods.parts.fitted import (
     Facts,
     FittedMethod,
@@ -105,22 +105,14 @@ class NetworkMethod(MethodSettings):
     def network(self, shape: Shape, generator: torch.Generator) -> NeuralNetwork:
         """Makes the untrained network."""
 
-    def fit(
-        self,
-        source: Cohort,
-        target: Cohort,
-        validation: Cohort | None = None,
-        *,
-        seed: int,
-        progress: StepCallback | None = None,
+    def fit_checked(
+        self, source: Cohort, target: Cohort, validation: Cohort | None, seed: int, progress: StepCallback | None
     ) -> FittedNetwork:
-        """Trains on labelled source rows and unlabelled target rows; see `tdrop.base.Method`."""
-        source, validation = source.known(), None if validation is None else validation.known()
-        check_cohorts(self.name, self.needs_target(), source, target, validation)
+        """Trains the network for its steps."""
         scaling = learn_scaling(source)
         shape = _shape_of(source.features, len(source), source.task, source.classes)
         rows = _tensors(scaling, source, target if self.needs_target() else None, validation, shape.task)
-        start, training = spawn(check_seed(seed, self.name), 2)
+        start, training = spawn(seed, 2)
         with one_torch_thread():
             network = self.network(shape, torch_generator(start))
             training_seed = int(training.integers(2**62))

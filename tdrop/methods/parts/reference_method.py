@@ -35,7 +35,7 @@ from tdrop.base import (
     Task,
     draw_persons,
 )
-from tdrop.methods.parts import MethodSettings, check_cohorts, check_passes, check_seed, outcomes_of
+from tdrop.methods.parts import MethodSettings, check_passes, outcomes_of
 from tdrop.methods.parts.fitted import (
     Facts,
     FittedMethod,
@@ -74,19 +74,10 @@ class ReferenceMethod(MethodSettings):
         """The model without exact counts of patients, which predict nothing: a saved model may be published."""
         return fitted
 
-    def fit(
-        self,
-        source: Cohort,
-        target: Cohort,
-        validation: Cohort | None = None,
-        *,
-        seed: int,
-        progress: StepCallback | None = None,
+    def fit_checked(
+        self, source: Cohort, target: Cohort, validation: Cohort | None, seed: int, progress: StepCallback | None
     ) -> FittedReference:
         """Fits K models on bootstrap samples of the source rows; validation rows change nothing."""
-        source, validation = source.known(), None if validation is None else validation.known()
-        check_cohorts(self.name, self.uses_target, source, target, validation)
-        check_seed(seed, self.name)
         scaling = learn_scaling(source)
         X, y = self.inputs(scaling.inputs(source.X.astype(np.float64))), scaling.outcomes(outcomes_of(source))
         estimators = []
