@@ -49,9 +49,12 @@ METHOD = NaiveBayes
 '''
 METRIC = '''
 
-@metric("Absolute error", "Mean distance of risk and outcome.", views=("scores",), recorded=True)
+@metric("Absolute error", "recorded", views=("scores",))
 def _absolute_error(patients: Patients) -> Mean:
-    """mean of |risk - outcome|"""
+    """Mean distance of risk and outcome.
+
+    Mean of |risk - outcome|.
+    """
     return Mean(np.abs(patients.risk - patients.y))
 '''
 READER = '''

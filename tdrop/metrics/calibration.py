@@ -161,8 +161,8 @@ class CalibrationTable:
     events: Indices
     risk: Doubles
     rate: Doubles
-    mass: Indices | Doubles
-    size: Indices | Doubles
+    mass: Doubles
+    size: Doubles
 
     @classmethod
     def group(
@@ -172,10 +172,8 @@ class CalibrationTable:
         outcome, risk = as_pair(y, p)
         group = group_by_risk(risk, groups)
         n, events = np.bincount(group), np.bincount(group, weights=outcome)
-        if weights is None:
-            return cls(n, events.astype(np.int64), np.bincount(group, weights=risk) / n, events / n, n, n)
-        row_weights = np.asarray(weights, dtype=np.float64)
-        mass, squares = np.bincount(group, row_weights), np.bincount(group, row_weights**2)
+        row_weights = np.ones(len(risk)) if weights is None else np.asarray(weights, dtype=np.float64)
+        mass, squares = (np.bincount(group, power).astype(np.float64) for power in (row_weights, row_weights**2))
         mean_risk, rate = (np.bincount(group, row_weights * value) / mass for value in (risk, outcome))
         return cls(n, events.astype(np.int64), mean_risk, rate, mass, mass**2 / squares)
 

@@ -151,7 +151,7 @@ class Metric:
         subgroups: Whether it is computed for each subgroup as well.
         compared: Whether it is compared with the reference method, as `<name>_difference`.
         recorded: Whether MLflow shows it for every method.
-        definition: What the documentation says: the function's own docstring.
+        definition: What the documentation says.
         tasks: For which outcomes it is computed.
         part: What it is of some patients; None for a difference, which is made of two methods' numbers.
     """
@@ -180,7 +180,7 @@ class Metric:
             self,
             title=f"{self.title}, difference",
             meaning="The method minus the reference named in the note, on the same resamples of patients.",
-            definition="the method minus logistic regression, on the same resamples",
+            definition="The method minus logistic regression, on the same resamples.",
             bounded=False,
             tells="means",
             views=(),
@@ -199,26 +199,24 @@ _TELLS: dict[str, Tells] = {"count": "counts", "share": "shares", "number": "mea
 
 
 def metric(
-    title: str, meaning: str, *marks: Mark, name: str | None = None, definition: str | None = None, **properties: Any
+    title: str, *marks: Mark, name: str | None = None, text: str | None = None, **properties: Any
 ) -> Callable[[Compute], Compute]:
     """Adds a function to the table of metrics.
 
     Args:
         title: Its name for people.
-        meaning: One sentence that a clinician can read.
         marks: Attributes of `Metric` that are true.
         name: Its name in files; the function's, without its underscore, unless given.
-        definition: Its line in the documentation; the function's docstring unless given.
+        text: Its meaning and, below an empty line, its definition, where that says more; the docstring unless given.
         properties: The other attributes of `Metric`.
     """
     shape = properties.get("shape", "number")
     properties = {"tells": _TELLS[shape], "bounded": shape == "share", **dict.fromkeys(marks, True), **properties}
 
     def enter(function: Compute) -> Compute:
-        words = " ".join((definition or function.__doc__ or "").split())
-        ENTRIES[name or function.__name__.strip("_")] = Metric(
-            title, meaning, definition=words, part=function, **properties
-        )
+        meaning, _, definition = (" ".join(part.split()) for part in (text or function.__doc__ or "").partition("\n\n"))
+        entry = Metric(title, meaning, definition=definition or meaning, part=function, **properties)
+        ENTRIES[name or function.__name__.strip("_")] = entry
         return function
 
     return enter

@@ -158,19 +158,14 @@ def calibration_error_statistic(y: NDArray[Any], p: NDArray[Any], weights: NDArr
     pairs = [(y, p)] if p.ndim == 1 else [(y == place, p[:, place]) for place in np.unique(y).astype(int)]
     measured = [CalibrationError.measure(*as_pair(*pair), weights=weights) for pair in pairs]
     errors = [error for error in measured if error is not None]
-    value = _mean_of([error.value for error in errors]) if errors else np.nan
+    value, *ends = np.mean(
+        [(error.value, error.low, error.high) for error in errors] or [(np.nan, np.nan, np.nan)], axis=0
+    ).tolist()
 
     def resampled(counts: Floats | Doubles) -> Doubles:
         return np.full((1, len(counts)), value)
 
-    intervals = {}
-    if errors:
-        intervals = {"ece": (_mean_of([error.low for error in errors]), _mean_of([error.high for error in errors]))}
-    return Statistic(("ece",), (_rests_on(y),), resampled, intervals)
-
-
-def _mean_of(values: Sequence[float]) -> float:
-    return float(np.mean(values))
+    return Statistic(("ece",), (_rests_on(y),), resampled, {"ece": (ends[0], ends[1])} if errors else {})
 
 
 def _rests_on(y: NDArray[Any]) -> tuple[int, int]:
@@ -254,11 +249,6 @@ def percentile_interval(values: Doubles) -> tuple[float | None, float | None]:
         return None, None
     low, high = np.quantile(known, [(1 - INTERVAL_LEVEL) / 2, (1 + INTERVAL_LEVEL) / 2])
     return float(low), float(high)
-
-
-def percentile_intervals(values: Doubles) -> list[tuple[float | None, float | None]]:
-    """Returns the central interval of each number's resampled values (numbers, resamples)."""
-    return [percentile_interval(resampled) for resampled in values]
 
 
 def over_fits(
