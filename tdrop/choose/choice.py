@@ -218,17 +218,19 @@ def make_choice(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITE
     candidates = [score.method for score in scores if score.has_samples and score.method in scored]
     if not candidates:
         raise FitError(f"no method could be scored by '{criterion}'; see the trials for what failed")
-    best = min(candidates, key=lambda name: scored[name].mean + _handicap(name))
+    best = min(candidates, key=lambda name: scored[name].mean + HANDICAP.get(name, 0.0))
     tied = {name for name in candidates if _alike(name, best, scored)}
     described = (_describe(score, scored, best, criterion, score.method in tied) for score in scores)
-    table = tuple(sorted(described, key=_table_order))
+    table = sorted(
+        described, key=lambda row: (np.inf if row.log_loss is None else row.log_loss, preference(row.method))
+    )
     chosen = COMMITTEE if COMMITTEE in candidates else min(tied, key=preference)
     others = [row.method for row in table if row.candidate and row.method != chosen and row.log_loss is not None]
     return Choice(
         method=chosen,
         runner_up=others[0] if others else None,
         criterion=criterion,
-        table=table,
+        table=tuple(table),
         mlp_better="mlp" in scored and scored["mlp"].mean < scored[chosen].mean,
         members=next((score.members for score in scores if score.method == chosen), ()),
     )
@@ -238,7 +240,7 @@ def _alike(name: str, best: str, scored: Mapping[str, Losses]) -> bool:
     """Whether source patients cannot tell the method from the best, each with its handicap."""
     behind, error = scored[name].compare(scored[best])
     reach = ALIKE if error is None else min(ALIKE, ERRORS * error)
-    return behind + _handicap(name) - _handicap(best) <= reach
+    return behind + HANDICAP.get(name, 0.0) - HANDICAP.get(best, 0.0) <= reach
 
 
 def _describe(score: Score, scored: Mapping[str, Losses], best: str, criterion: Criterion, tied: bool) -> ChoiceRow:
@@ -261,17 +263,9 @@ def _describe(score: Score, scored: Mapping[str, Losses], best: str, criterion: 
     )
 
 
-def _table_order(row: ChoiceRow) -> tuple[float, int]:
-    return (float("inf") if row.log_loss is None else row.log_loss, preference(row.method))
-
-
 def preference(name: str) -> int:
     """A method's place in PREFERENCE; unknown ones are last."""
     return PREFERENCE.index(name) if name in PREFERENCE else len(PREFERENCE)
-
-
-def _handicap(name: str) -> float:
-    return HANDICAP.get(name, 0.0)
 
 
 def pick_members(scores: Sequence[Score], *, criterion: Criterion = DEFAULT_CRITERION) -> tuple[str, ...]:

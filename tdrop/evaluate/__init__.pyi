@@ -2,7 +2,6 @@ from .explain import explain_risks as explain_risks, name_moves as name_moves, t
 from .ladder import (
     OWN_MODEL as OWN_MODEL,
     REFIT as REFIT,
-    REVISED as REVISED,
     RUNGS as RUNGS,
     ExpectedLoss as ExpectedLoss,
     Ladder as Ladder,
@@ -16,6 +15,7 @@ from .ladder import (
 from .left_out import LeftOut as LeftOut, measure_left_out as measure_left_out
 from .recalibration import (
     AS_IT_IS as AS_IT_IS,
+    REVISED as REVISED,
     WIDEST_BENEFIT as WIDEST_BENEFIT,
     WIDEST_INTERCEPT as WIDEST_INTERCEPT,
     Adjustment as Adjustment,

@@ -10,7 +10,7 @@ two standard errors, patient by patient: with few outcomes the lowest of many lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -19,22 +19,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop import metrics
-from tdrop.base import Cohort, DataError, Doubles, Indices, Mask, Method, UsageError
+from tdrop.base import Cohort, DataError, Doubles, Indices, Method, UsageError
 from tdrop.evaluate.recalibration import (
     AS_IT_IS,
     INTERCEPT,
     PRIORS,
     RECALIBRATION_FOLDS,
+    REVISED,
     SLOPE,
+    FitAndPredict,
+    KnownRisks,
+    cross_fit,
     deal_at_random,
-    fit_recalibration,
     gain_interval,
     mean_and_error,
-    take_known,
 )
-from tdrop.evaluate.revision import Revision, fit_revision
+from tdrop.evaluate.revision import Revision
 
-REVISED, REFIT, OWN_MODEL = "revised effects", "refit with the site's own patients", "a model of the site's own"
+REFIT, OWN_MODEL = "refit with the site's own patients", "a model of the site's own"
 RUNGS = (AS_IT_IS, INTERCEPT, SLOPE, REVISED, REFIT, OWN_MODEL)
 #: A change is worth a new version where it gains at least so much log loss if it is right.
 WORTH_A_CHANGE = 0.0005
@@ -57,9 +59,6 @@ CURVE_DRAWS = 16
 LADDER_PASSES = 50
 #: The curve is told to so many times the outcomes that are known: beyond, a + b / n is a guess.
 FURTHEST_TIMES = 4
-
-#: Risks of held-out patients (held rows,) by a model fitted with the outcomes of others: (fitted rows, held rows).
-FitAndPredict = Callable[[Indices, Indices], Doubles]
 
 
 @dataclass(frozen=True)
@@ -125,33 +124,6 @@ class Ladder:
         return next(rung for rung in self.rungs if rung.name == name)
 
 
-@dataclass(frozen=True)
-class _Known:
-    """Patients with a known outcome, and what the rungs that move risks are fitted from."""
-
-    y: Doubles
-    risk: Doubles
-    weight: Doubles
-    X: Doubles | None
-    prior: tuple[float, float]
-
-    @property
-    def moves(self) -> tuple[str, ...]:
-        """The rungs that move the model's risks."""
-        return (INTERCEPT, SLOPE) if self.X is None else (INTERCEPT, SLOPE, REVISED)
-
-    def fit(self, name: str, fitted: Indices) -> Revision:
-        """Fits one of these rungs on the outcomes of some."""
-        y, risk, weight = self.y[fitted], self.risk[fitted], self.weight[fitted]
-        if name == REVISED and self.X is not None:
-            return fit_revision(y, risk, self.X[fitted], weight, self.prior)
-        return Revision(*fit_recalibration(y, risk, weight, name, prior=self.prior))
-
-    def move(self, name: str, fitted: Indices, held: Indices) -> Doubles:
-        """Returns risks (held,) under one of these rungs, fitted on the outcomes of others."""
-        return self.fit(name, fitted).apply(self.risk[held], None if self.X is None else self.X[held])
-
-
 def climb(
     y: NDArray[Any],
     risk: NDArray[Any],
@@ -175,31 +147,40 @@ def climb(
         draws: Of fewer outcomes, behind each point of the curve; 0 for no curve.
         seed: Decides folds and draws.
     """
-    known, outcome, value, weight = take_known(y, risk, weights)
+    known = KnownRisks.take(y, risk, weights, prior, X)
     if not len(known):
         raise DataError("no outcome is known: a ladder needs at least one; look some patients up first")
-    patients = _Known(outcome, value, weight, None if X is None else np.asarray(X, dtype=np.float64)[known], prior)
-    risks: dict[str, Doubles] = {AS_IT_IS: value}
+    moves = (INTERCEPT, SLOPE) if X is None else (INTERCEPT, SLOPE, REVISED)
+    risks = {AS_IT_IS: known.risk}
     worth_it, furthest = False, AS_IT_IS
     if len(known) > 1:
         fold, everybody = deal_at_random(len(known), RECALIBRATION_FOLDS, seed), np.arange(len(known))
-        risks |= {name: _cross_fit(partial(patients.move, name), everybody, fold) for name in patients.moves}
-        furthest = patients.moves[-1]
-        moved = patients.move(furthest, everybody, everybody)
-        worth_it = _gain_if_right(moved, value, weight) >= WORTH_A_CHANGE
-    events = int(outcome.sum())
-    enough = min(events, len(known) - events) >= FEWEST_FOR_A_MODEL
-    if enough:
+        risks |= {name: cross_fit(partial(known.move, name), fold) for name in moves}
+        furthest = moves[-1]
+        moved = known.move(furthest, everybody, everybody)
+        worth_it = _gain_if_right(moved, known.risk, known.weight) >= WORTH_A_CHANGE
+    if min(known.events, len(known) - known.events) >= FEWEST_FOR_A_MODEL:
         fold = deal_at_random(len(known), MODEL_FOLDS, seed)
-        risks |= {name: _cross_fit(fit, known, fold) for name, fit in (models or {}).items()}
-    losses = {name: metrics.per_row_log_loss(outcome, risks[name]) for name in RUNGS if name in risks}
-    rungs = [_describe(name, loss, losses[AS_IT_IS], weight) for name, loss in losses.items()]
+
+        def predict(fit: FitAndPredict, fitted: Indices, held: Indices) -> Doubles:
+            return fit(known.rows[fitted], known.rows[held])
+
+        risks |= {name: cross_fit(partial(predict, fit), fold) for name, fit in (models or {}).items()}
+    losses = {name: metrics.per_row_log_loss(known.y, risks[name]) for name in RUNGS if name in risks}
+    rungs = [Rung(AS_IT_IS, *mean_and_error(losses[AS_IT_IS], known.weight))]
+    for name in list(losses)[1:]:
+        gain = gain_interval(losses[AS_IT_IS], losses[name], known.weight)
+        rungs.append(Rung(name, *mean_and_error(losses[name], known.weight), *gain))
     rungs += [Rung(name, None, why_not=_TOO_FEW_FOR_A_MODEL) for name in models or {} if name not in losses]
-    curve = _expect(patients, losses, draws, seed) if draws else ()
     if len(known) >= TRUSTED_FROM:
-        worth_it = worth_it and _is_ahead(losses[furthest], losses[AS_IT_IS], weight, 0.0)
-    taken = furthest if worth_it else AS_IT_IS
-    return Ladder(len(known), events, tuple(rungs), _recommend(taken, losses, weight), curve)
+        worth_it = worth_it and _is_ahead(losses[furthest], losses[AS_IT_IS], known.weight, 0.0)
+    recommended = furthest if worth_it else AS_IT_IS
+    for name in (REFIT, OWN_MODEL):
+        if name in losses and _is_ahead(losses[name], losses[recommended], known.weight, AHEAD_TO_REPLACE):
+            recommended = name
+    of_moves = {name: losses[name] for name in (AS_IT_IS, *moves) if name in losses}
+    curve = _expect(known, of_moves, draws, seed) if draws else ()
+    return Ladder(len(known), known.events, tuple(rungs), recommended, curve)
 
 
 def fit_rung(
@@ -214,9 +195,7 @@ def fit_rung(
     """Fits one of the rungs that move risks to all known outcomes; the arguments are `climb`'s."""
     if name == AS_IT_IS:
         return Revision(0.0, 1.0)
-    known, outcome, value, weight = take_known(y, risk, weights)
-    features = None if X is None else np.asarray(X, dtype=np.float64)[known]
-    return _Known(outcome, value, weight, features, prior).fit(name, np.arange(len(known)))
+    return KnownRisks.take(y, risk, weights, prior, X).fit(name)
 
 
 def site_models(
@@ -291,34 +270,11 @@ def join_cohorts(first: Cohort, second: Cohort) -> Cohort:
     )
 
 
-def _cross_fit(fit: FitAndPredict, known: Indices, fold: Indices) -> Doubles:
-    risks = np.empty(len(known))
-    for number in np.unique(fold):
-        held: Mask = fold == number
-        risks[held] = fit(known[~held], known[held])
-    return risks
-
-
-def _describe(name: str, loss: Doubles, as_it_is: Doubles, weights: Doubles) -> Rung:
-    mean, error = mean_and_error(loss, weights)
-    if name == AS_IT_IS:
-        return Rung(name, mean, error)
-    return Rung(name, mean, error, *gain_interval(as_it_is, loss, weights))
-
-
 def _gain_if_right(after: Doubles, before: Doubles, weights: Doubles) -> float:
     """How much log loss risks (rows,) gain over others on average, if they are right: a Kullback-Leibler divergence."""
     after, before = metrics.clip_risk(after), metrics.clip_risk(before)
     divergence = after * np.log(after / before) + (1 - after) * np.log((1 - after) / (1 - before))
     return float(np.average(divergence, weights=weights))
-
-
-def _recommend(taken: str, losses: Mapping[str, Doubles], weights: Doubles) -> str:
-    """Returns the rung taken so far, or a new model that is clearly ahead of it."""
-    for name in (name for name in (REFIT, OWN_MODEL) if name in losses):
-        if _is_ahead(losses[name], losses[taken], weights, AHEAD_TO_REPLACE):
-            taken = name
-    return taken
 
 
 def _is_ahead(first: Doubles, second: Doubles, weights: Doubles, errors: float) -> bool:
@@ -327,33 +283,32 @@ def _is_ahead(first: Doubles, second: Doubles, weights: Doubles, errors: float) 
     return error is not None and ahead > errors * error and ahead >= WORTH_A_CHANGE
 
 
-def _expect(patients: _Known, losses: Mapping[str, Doubles], draws: int, seed: int) -> tuple[ExpectedLoss, ...]:
+def _expect(known: KnownRisks, losses: Mapping[str, Doubles], draws: int, seed: int) -> tuple[ExpectedLoss, ...]:
     """The expected log loss of the rungs that move risks, by number of outcomes.
 
     Up to what is known: fitted on draws of so many patients, judged on the others. Beyond: a + b / labels, fitted to
     these, which is how the cost of estimating a line falls.
     """
-    known = len(patients.y)
-    level = float(np.average(losses[AS_IT_IS], weights=patients.weight))
-    numbers = [m for m in LABEL_NUMBERS if m <= FURTHEST_TIMES * known]
-    points = [ExpectedLoss(AS_IT_IS, m, level, m > known) for m in numbers]
-    smaller = [m for m in numbers if 2 * m <= known]
+    now = {name: float(np.average(loss, weights=known.weight)) for name, loss in losses.items()}
+    numbers = [m for m in LABEL_NUMBERS if m <= FURTHEST_TIMES * len(known)]
+    as_it_is = now.pop(AS_IT_IS)
+    points = [ExpectedLoss(AS_IT_IS, m, as_it_is, m > len(known)) for m in numbers]
+    smaller = [m for m in numbers if 2 * m <= len(known)]
     if len(smaller) < 2:
         return tuple(points)
     generator = np.random.default_rng([seed, 12])
-    orders = [generator.permutation(known) for _ in range(draws)]
-    for name in patients.moves:
-        drawn = [float(np.mean([_judge_draw(patients, order, m, name) for order in orders])) for m in smaller]
-        now = float(np.average(losses[name], weights=patients.weight))
-        points += _continue_curve(name, [*smaller, known], [*drawn, now], numbers)
+    orders = [generator.permutation(len(known)) for _ in range(draws)]
+    for name, loss in now.items():
+        drawn = [float(np.mean([_judge_draw(known, order, m, name) for order in orders])) for m in smaller]
+        points += _continue_curve(name, [*smaller, len(known)], [*drawn, loss], numbers)
     return tuple(points)
 
 
-def _judge_draw(patients: _Known, order: Indices, labels: int, name: str) -> float:
+def _judge_draw(known: KnownRisks, order: Indices, labels: int, name: str) -> float:
     """Log loss of patients who were not drawn, under a rung fitted on those who were."""
     drawn, others = order[:labels], order[labels:]
-    loss = metrics.per_row_log_loss(patients.y[others], patients.move(name, drawn, others))
-    return float(np.average(loss, weights=patients.weight[others]))
+    loss = metrics.per_row_log_loss(known.y[others], known.move(name, drawn, others))
+    return float(np.average(loss, weights=known.weight[others]))
 
 
 def _continue_curve(

@@ -7,9 +7,10 @@ How good a line is, is read off folds that did not fit it, so that "after" is no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from scipy.stats import norm, t as student
 
 from tdrop import metrics
 from tdrop.base import INTERVAL_LEVEL, Doubles, Indices, Task
-from tdrop.metrics import weighted_lines
+from tdrop.evaluate.revision import Revision, fit_revision
 
 RECALIBRATION_FOLDS = 10
 #: Prior standard deviations of intercept and slope at a site that was not stopped, and at one that was.
@@ -29,12 +30,15 @@ NARROWEST_PRIOR, WIDEST_PRIOR, FEWEST_REHEARSED = 0.2, 2.0, 3
 #: Outcomes overrule a stop where intercept and net benefit are known at least this well (half of their intervals):
 #: half a unit of log odds, five net true positives per 100 patients.
 WIDEST_INTERCEPT, WIDEST_BENEFIT = 0.5, 0.05
-AS_IT_IS, INTERCEPT, SLOPE = "as it is", "intercept", "intercept and slope"
+AS_IT_IS, INTERCEPT, SLOPE, REVISED = "as it is", "intercept", "intercept and slope", "revised effects"
 #: Of several classes, what divides the logarithms of their probabilities.
 TEMPERATURE = "temperature"
 #: Patients that stand for "as it is" where a temperature, an offset or a slope is fitted.
 STANDING = 10.0
 _TOO_FEW = "an outcome known of at least two patients is needed to suggest a recalibration"
+
+#: Predictions of held-out patients by what was fitted with the outcomes of others: (fitted rows, held rows).
+FitAndPredict = Callable[[Indices, Indices], Doubles]
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,70 @@ class Recalibration:
     helps: str | None = None
 
 
+@dataclass(frozen=True)
+class KnownRisks:
+    """Patients with a known outcome, and the risks that their outcomes may move.
+
+    Attributes:
+        rows: Their places among all patients (known,).
+        y: Outcomes (known,).
+        risk: Risks of the model as it is (known,).
+        weight: For how many patients each stands (known,).
+        prior: How far intercept and slope may move, as `choose_prior` has it.
+        X: Standardised features (known, features), from which effects are revised, or None.
+    """
+
+    rows: Indices
+    y: Doubles
+    risk: Doubles
+    weight: Doubles
+    prior: tuple[float, float]
+    X: Doubles | None = None
+
+    @classmethod
+    def take(
+        cls,
+        y: NDArray[Any],
+        risk: NDArray[Any],
+        weights: NDArray[Any] | None,
+        prior: tuple[float, float],
+        X: NDArray[Any] | None = None,
+    ) -> Self:
+        """Takes the patients whose outcome (rows,) is known; each stands for one unless `weights` (rows,) say more."""
+        rows = np.flatnonzero(np.isfinite(y))
+        weight = np.ones(len(y)) if weights is None else weights
+        outcome, value, weight = (np.asarray(values, dtype=np.float64)[rows] for values in (y, risk, weight))
+        return cls(rows, outcome, value, weight, prior, None if X is None else np.asarray(X, dtype=np.float64)[rows])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def events(self) -> int:
+        """How many had the outcome."""
+        return int(self.y.sum())
+
+    def fit(self, name: str, fitted: Indices | slice = slice(None)) -> Revision:
+        """Fits one change of the risks on the outcomes of some, all unless given."""
+        y, risk, weight = self.y[fitted], self.risk[fitted], self.weight[fitted]
+        if name == REVISED and self.X is not None:
+            return fit_revision(y, risk, self.X[fitted], weight, self.prior)
+        line = metrics.weighted_lines(y, risk, weight[None], slope=name == SLOPE, prior=self.prior)[0]
+        return Revision(float(line[0]), float(line[1]))
+
+    def move(self, name: str, fitted: Indices, held: Indices) -> Doubles:
+        """Returns risks (held,) under one change, fitted on the outcomes of others."""
+        return self.fit(name, fitted).apply(self.risk[held], None if self.X is None else self.X[held])
+
+    def cross_fit_line(self, name: str, fold: Indices) -> Doubles:
+        """Returns risks (known,), each moved by a line that was fitted without the outcomes of its fold."""
+        folds, place = np.unique(fold, return_inverse=True)
+        # Without weight, an outcome has no say in its fold's line.
+        others = np.where(fold[None] == folds[:, None], 0.0, self.weight[None])
+        lines = metrics.weighted_lines(self.y, self.risk, others, slope=name == SLOPE, prior=self.prior)
+        return np.asarray(metrics.apply_lines(self.risk, lines)[place, np.arange(len(self))], dtype=np.float64)
+
+
 def choose_prior(stopped: bool, intercepts: Sequence[float] = ()) -> tuple[float, float]:
     """Returns prior standard deviations of intercept and slope, from what is known without an outcome of the site.
 
@@ -126,17 +194,15 @@ def suggest_recalibration(
         folds: How many, at most.
         seed: Decides the folds.
     """
-    known, outcome, value, weight = take_known(y, risk, weights)
-    events = int(outcome.sum())
-    left = None if left_early is None else np.asarray(left_early, dtype=np.float64)[known]
-    before = _describe(AS_IT_IS, (0.0, 1.0), outcome, value, value, weight, left)
-    if len(outcome) < 2:
-        return Recalibration(len(outcome), events, (before,), _TOO_FEW)
-    fold = deal_at_random(len(outcome), folds, seed)
-    after = {name: cross_fit_line(outcome, value, weight, fold, name, prior=prior) for name in (INTERCEPT, SLOPE)}
-    lines = {name: fit_recalibration(outcome, value, weight, name, prior=prior) for name in after}
-    described = [_describe(name, lines[name], outcome, value, after[name], weight, left) for name in after]
-    return _suggest_best(len(outcome), events, before, described)
+    known = KnownRisks.take(y, risk, weights, prior)
+    left = None if left_early is None else np.asarray(left_early, dtype=np.float64)[known.rows]
+    before = _describe(AS_IT_IS, Revision(0.0, 1.0), known, known.risk, left)
+    if len(known) < 2:
+        return Recalibration(len(known), known.events, (before,), _TOO_FEW)
+    fold = deal_at_random(len(known), folds, seed)
+    lines = {name: known.cross_fit_line(name, fold) for name in (INTERCEPT, SLOPE)}
+    after = [_describe(name, known.fit(name), known, moved, left) for name, moved in lines.items()]
+    return _suggest_best(len(known), known.events, before, after)
 
 
 def _suggest_best(n: int, events: int, before: Adjustment, after: Sequence[Adjustment]) -> Recalibration:
@@ -168,7 +234,6 @@ def suggest_for_kind(
     known = np.isfinite(y)
     outcome, value = np.asarray(y, dtype=np.float64)[known], np.asarray(predicted, dtype=np.float64)[known]
     scale = float(outcome.std()) or 1.0 if task == "regression" and len(outcome) else 1.0
-    names = (TEMPERATURE,) if task == "classes" else (INTERCEPT, SLOPE)
 
     def described(name: str, line: tuple[float, float], moved: Doubles) -> Adjustment:
         before, after = (metrics.per_row_loss(outcome, predictions, task, scale) for predictions in (value, moved))
@@ -182,13 +247,14 @@ def suggest_for_kind(
     if len(outcome) < 2:
         return Recalibration(len(outcome), 0, (before,), _TOO_FEW)
     fold = deal_at_random(len(outcome), folds, seed)
-    after = []
-    for name in names:
-        moved = np.empty_like(value)
-        for number in np.unique(fold):
-            inside = fold == number
-            moved[inside] = _move(value[inside], _fit_kind(outcome[~inside], value[~inside], name), task)
-        after.append(described(name, _fit_kind(outcome, value, name), moved))
+
+    def move(name: str, fitted: Indices, held: Indices) -> Doubles:
+        return _move(value[held], _fit_kind(outcome[fitted], value[fitted], name), task)
+
+    after = [
+        described(name, _fit_kind(outcome, value, name), cross_fit(partial(move, name), fold))
+        for name in ((TEMPERATURE,) if task == "classes" else (INTERCEPT, SLOPE))
+    ]
     return _suggest_best(len(outcome), 0, before, after)
 
 
@@ -264,50 +330,32 @@ def measure_support(
     Every risk is moved by a line that was fitted without its patient's outcome; the arguments are those of
     `suggest_recalibration`, with the site's decision level.
     """
-    _, outcome, value, weight = take_known(y, risk, weights)
-    if len(outcome) < 2:
+    known = KnownRisks.take(y, risk, weights, prior)
+    outcome, weight = known.y, known.weight
+    if len(known) < 2:
         return None
-    fold = deal_at_random(len(outcome), RECALIBRATION_FOLDS, seed)
-    lines = [cross_fit_line(outcome, value, weight, fold, name, prior=prior) for name in (INTERCEPT, SLOPE)]
-    best = min((value, *lines), key=lambda moved: metrics.log_loss(outcome, moved, weight) or 0.0)
+    fold = deal_at_random(len(known), RECALIBRATION_FOLDS, seed)
+    moved = (known.cross_fit_line(name, fold) for name in (INTERCEPT, SLOPE))
+    best = min((known.risk, *moved), key=lambda risks: metrics.log_loss(outcome, risks, weight) or 0.0)
     # Weighted rows are worth as many patients as their effective number.
     scaled = weight * weight.sum() / np.sum(weight**2)
     reach = float(norm.ppf(0.5 + INTERVAL_LEVEL / 2))
     width = reach / float(np.sqrt(scaled @ (best * (1 - best))))
-    everybody = metrics.per_row_benefit(outcome, np.ones(len(outcome)), threshold)
-    default = everybody if np.average(everybody, weights=weight) > 0 else np.zeros(len(outcome))
+    everybody = metrics.per_row_benefit(outcome, np.ones(len(known)), threshold)
+    default = everybody if np.average(everybody, weights=weight) > 0 else np.zeros(len(known))
     gain, low, high = gain_interval(metrics.per_row_benefit(outcome, best, threshold), default, weight)
     assert low is not None
     assert high is not None
-    return OutcomeSupport(len(outcome), int(outcome.sum()), width, gain, low, high)
+    return OutcomeSupport(len(known), known.events, width, gain, low, high)
 
 
-def take_known(
-    y: NDArray[Any], risk: NDArray[Any], weights: NDArray[Any] | None
-) -> tuple[Indices, Doubles, Doubles, Doubles]:
-    """Returns the rows with a known outcome, and their outcomes, risks and weights (known,)."""
-    known = np.flatnonzero(np.isfinite(y))
-    weight = np.ones(len(known)) if weights is None else np.asarray(weights, dtype=np.float64)[known]
-    return known, np.asarray(y, dtype=np.float64)[known], np.asarray(risk, dtype=np.float64)[known], weight
-
-
-def fit_recalibration(
-    y: Doubles, risk: Doubles, weights: Doubles, name: str, *, prior: tuple[float, float]
-) -> tuple[float, float]:
-    """Returns intercept and slope of one adjustment, fitted to all these outcomes (rows,)."""
-    line = weighted_lines(y, risk, weights[None], slope=name == SLOPE, prior=prior)[0]
-    return float(line[0]), float(line[1])
-
-
-def cross_fit_line(
-    y: Doubles, risk: Doubles, weights: Doubles, fold: Indices, name: str, *, prior: tuple[float, float]
-) -> Doubles:
-    """Returns risks (rows,), each moved by a line that was fitted without the outcomes of its fold."""
-    folds, place = np.unique(fold, return_inverse=True)
-    # Without weight, an outcome has no say in its fold's line.
-    others = np.where(fold[None] == folds[:, None], 0.0, weights[None])
-    lines = weighted_lines(y, risk, others, slope=name == SLOPE, prior=prior)
-    return np.asarray(metrics.apply_lines(risk, lines)[place, np.arange(len(risk))], dtype=np.float64)
+def cross_fit(predict: FitAndPredict, fold: Indices) -> Doubles:
+    """Returns predictions of all rows (rows,), or with classes behind each, all made without the rows' own fold."""
+    held = [np.flatnonzero(fold == number) for number in np.unique(fold)]
+    predicted = np.concatenate([predict(np.setdiff1d(np.arange(len(fold)), rows), rows) for rows in held])
+    as_given: Doubles = np.empty_like(predicted)
+    as_given[np.concatenate(held)] = predicted
+    return as_given
 
 
 def mean_and_error(values: Doubles, weights: Doubles) -> tuple[float, float | None]:
@@ -339,31 +387,25 @@ def deal_at_random(rows: int, folds: int, seed: int) -> Indices:
     return fold
 
 
-def _describe(
-    name: str,
-    line: tuple[float, float],
-    y: Doubles,
-    before: Doubles,
-    after: Doubles,
-    weights: Doubles,
-    left: Doubles | None,
-) -> Adjustment:
+def _describe(name: str, change: Revision, known: KnownRisks, after: Doubles, left_early: Doubles | None) -> Adjustment:
     """Scores are weighed; what compares outcomes with risks group by group is of the patients looked up."""
-    slope, error = metrics.calibration_line(y, after, left), metrics.CalibrationError.measure(y, after, weights=left)
+    slope = metrics.calibration_line(known.y, after, left_early)
+    error = metrics.CalibrationError.measure(known.y, after, weights=left_early)
     gain: tuple[float | None, float | None, float | None] = (None, None, None)
     if name != AS_IT_IS:
-        gain = gain_interval(metrics.per_row_log_loss(y, before), metrics.per_row_log_loss(y, after), weights)
+        losses = [metrics.per_row_log_loss(known.y, risk) for risk in (known.risk, after)]
+        gain = gain_interval(losses[0], losses[1], known.weight)
     return Adjustment(
         name=name,
-        intercept=line[0],
-        slope=line[1],
-        calibration_intercept=metrics.calibration_intercept(y, after, left),
+        intercept=change.intercept,
+        slope=change.slope,
+        calibration_intercept=metrics.calibration_intercept(known.y, after, left_early),
         calibration_slope=None if slope is None else slope[1],
         ece=None if error is None else error.value,
         ece_low=None if error is None else error.low,
         ece_high=None if error is None else error.high,
-        log_loss=metrics.log_loss(y, after, weights),
-        brier=metrics.brier(y, after, weights),
+        log_loss=metrics.log_loss(known.y, after, known.weight),
+        brier=metrics.brier(known.y, after, known.weight),
         gain=gain[0],
         gain_low=gain[1],
         gain_high=gain[2],

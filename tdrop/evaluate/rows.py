@@ -11,18 +11,7 @@ from tdrop import metrics
 from tdrop.base import Indices, Mask, Summary
 from tdrop.evaluate.numbers import FitNumbers, KnownOutcomes, patients_interval
 from tdrop.evaluate.records import ALL, Over, Row, Why
-from tdrop.metrics import (
-    FEWEST_EVENTS,
-    METRICS,
-    DecisionLevels,
-    Mean,
-    MetricPart,
-    Patients,
-    Total,
-    difference_name,
-    has_spread,
-    refer,
-)
+from tdrop.metrics import METRICS, DecisionLevels, Mean, MetricPart, Patients, Total
 
 
 def rows_without_outcomes(
@@ -35,8 +24,8 @@ def rows_without_outcomes(
     unlike: Mask | None = None,
 ) -> list[Row]:
     """Rows that need no outcome."""
-    fits = [Patients(summary, decision, refer(summary, decision, unlike)) for summary in summaries]
-    spread = all(map(has_spread, summaries))
+    fits = [Patients(summary, decision, metrics.refer(summary, decision, unlike)) for summary in summaries]
+    spread = all(map(metrics.has_spread, summaries))
     everyone = np.arange(len(summaries[0].mean))
     rows: list[Row] = []
     for name, metric in METRICS.items():
@@ -80,9 +69,11 @@ def rows_with_outcomes(
     site: str, method: str, summaries: Sequence[Summary], numbers: Sequence[FitNumbers], seeds: Sequence[int]
 ) -> list[Row]:
     """Rows that rest on known outcomes."""
-    spread = all(map(has_spread, summaries))
+    spread = all(map(metrics.has_spread, summaries))
     rows: list[Row] = []
-    for name in sorted(numbers[0].point, key=_place):
+    places = {name: place for place, name in enumerate(METRICS)}
+    # Everyone before subgroups, in the order of the table of metrics.
+    for name in sorted(numbers[0].point, key=lambda name: ("@" in name, places[name.partition("@")[0]])):
         metric, _, group = name.partition("@")
         template = Row(site, method, ALL, metric, None, None, None, 0, group=group or ALL)
         singles = [_seed_row(template, name, s, fit, spread) for s, fit in zip(seeds, numbers, strict=True)]
@@ -90,12 +81,6 @@ def rows_with_outcomes(
             rows += singles
         rows.append(_all_row(template, name, singles, numbers))
     return rows
-
-
-def _place(name: str) -> tuple[bool, int]:
-    """Everyone before subgroups, in the order of the table of metrics."""
-    metric, _, group = name.partition("@")
-    return bool(group), list(METRICS).index(metric)
 
 
 def _seed_row(template: Row, name: str, seed: int, numbers: FitNumbers, spread: bool) -> Row:
@@ -121,7 +106,7 @@ def _why_not(name: str, n: int, events: int, spread: bool) -> Why | None:
         return "no outcome"
     if metric.needs == "errors" and events == 0:
         return "no errors"
-    if metric.floor and min(events, n - events) < FEWEST_EVENTS:
+    if metric.floor and min(events, n - events) < metrics.FEWEST_EVENTS:
         return "few events" if events <= n - events else "few others"
     return None
 
@@ -139,24 +124,12 @@ def _all_row(template: Row, name: str, singles: Sequence[Row], numbers: Sequence
     patients = patients_interval(name, estimable)
     if len(points) > 1:
         patients = metrics.over_fits(float(np.mean(points)), patients, [points])
-    low, high = _within(template.metric, patients)
-    row = replace(row, low=low, high=high, over=_over(low, len(points)))
+    low, high = patients
+    if low is not None and high is not None and METRICS[template.metric].bounded:
+        low, high = max(0.0, low), min(1.0, high)
+    over: Over = "patients and fits" if len(points) > 1 else "patients"
+    row = replace(row, low=low, high=high, over=None if low is None else over)
     return _over_seeds(row, [single.value for single in singles])
-
-
-def _over(low: float | None, *fits: int) -> Over | None:
-    """What an interval is over: fits count where every side has at least two."""
-    if low is None:
-        return None
-    return "patients and fits" if min(fits) > 1 else "patients"
-
-
-def _within(name: str, interval: tuple[float | None, float | None]) -> tuple[float | None, float | None]:
-    """Keeps an interval within what the metric can be."""
-    low, high = interval
-    if low is None or high is None or not METRICS[name].bounded:
-        return interval
-    return max(0.0, low), min(1.0, high)
 
 
 def difference_rows(
@@ -173,6 +146,8 @@ def difference_rows(
         first, second = (np.mean([fit.resampled[name] for fit in fits], axis=0) for fits in sides)
         patients = metrics.percentile_interval(first - second)
         low, high = metrics.over_fits(value, patients, points)
-        row = Row(site, method, ALL, difference_name(name), value, low, high, len(labels.y), reference=reference)
-        rows.append(replace(row, events=labels.events, over=_over(low, *map(len, sides))))
+        over: Over = "patients and fits" if min(map(len, sides)) > 1 else "patients"
+        title = metrics.difference_name(name)
+        row = Row(site, method, ALL, title, value, low, high, len(labels.y), reference=reference)
+        rows.append(replace(row, events=labels.events, over=None if low is None else over))
     return rows

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from tdrop.base import DataError, Indices, Mask, Summary, Task, by_first_number
+from tdrop.base import DataError, Indices, Mask, Summary, by_first_number
 from tdrop.data import CensoringModel
 from tdrop.evaluate.numbers import KnownOutcomes, resample_all
 from tdrop.evaluate.records import Evaluation
@@ -61,11 +60,21 @@ def evaluate_methods(
     """
     rows = _check(site, predictions, y, seeds)
     groups = _group_rows(subgroups, rows)
-    labels = _known(y, bootstrap, seed, persons, weight)
     task = next(iter(predictions.values()))[0].task
-    if labels is not None:
-        refit = censoring if weight is not None and rows <= MOST_REFITTED else None
-        labels = replace(labels, tolerance=tolerance, task=task, censoring=refit)
+    labels = None
+    if y is not None and np.isfinite(y).any():
+        known = np.flatnonzero(np.isfinite(y))
+        labels = KnownOutcomes(
+            rows=known,
+            y=np.asarray(y, dtype=np.float64)[known],
+            resamples=bootstrap,
+            seed=seed,
+            persons=None if persons is None else persons[known],
+            weight=None if weight is None else np.asarray(weight, dtype=np.float64)[known],
+            tolerance=tolerance,
+            task=task,
+            censoring=censoring if weight is not None and rows <= MOST_REFITTED else None,
+        )
     tidy = {
         method: rows_without_outcomes(site, method, summaries, decision, seeds, groups, unlike)
         for method, summaries in predictions.items()
@@ -76,25 +85,18 @@ def evaluate_methods(
             tidy[method] += rows_with_outcomes(site, method, summaries, numbers[method], seeds)
             if reference in numbers and method != reference:
                 tidy[method] += difference_rows(site, method, reference, numbers, labels)
+    # The settings that matter to the numbers: without a risk there is no level to act at.
+    levels = ("risk_level", "threshold") if task == "binary" else ()
+    settings = {name: getattr(decision, name) for name in (*levels, "interval_level", "capacity")}
     return Evaluation(
         site=site,
         seeds=tuple(int(s) for s in seeds),
         patients=rows,
         labelled=0 if labels is None else len(labels.y),
         outcomes=None if labels is None or task != "binary" else labels.events,
-        decision=_decided_by(decision, task, tolerance),
+        decision=settings | ({"tolerance": tolerance} if tolerance else {}),
         rows=tuple(row for rows_of_method in tidy.values() for row in rows_of_method),
     )
-
-
-def _decided_by(decision: DecisionLevels, task: Task, tolerance: float) -> dict[str, float]:
-    """The settings of a site's decision that matter to the numbers: without a risk there is no level to act at."""
-    names = (
-        ("risk_level", "threshold", "interval_level", "capacity")
-        if task == "binary"
-        else ("interval_level", "capacity")
-    )
-    return {name: getattr(decision, name) for name in names} | ({"tolerance": tolerance} if tolerance else {})
 
 
 def _check(
@@ -124,17 +126,6 @@ def _group_rows(subgroups: Mapping[str, NDArray[Any]] | None, rows: int) -> dict
         for label in sorted({str(label) for label in labels}, key=by_first_number):
             groups[f"{title}: {label}"] = np.flatnonzero(labels.astype(str) == label)
     return groups
-
-
-def _known(
-    y: NDArray[Any] | None, bootstrap: int, seed: int, persons: Indices | None, weight: NDArray[Any] | None
-) -> KnownOutcomes | None:
-    if y is None or not np.isfinite(y).any():
-        return None
-    rows = np.flatnonzero(np.isfinite(y))
-    whose = None if persons is None else persons[rows]
-    known_weight = None if weight is None else np.asarray(weight, dtype=np.float64)[rows]
-    return KnownOutcomes(rows, np.asarray(y, dtype=np.float64)[rows], bootstrap, seed, whose, known_weight)
 
 
 def patients_table(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from tdrop.base import Count, Doubles, ascending
+from tdrop.base import Count, Doubles, Mask, ascending
 from tdrop.evaluate.recalibration import gain_interval
 from tdrop.metrics import CalibrationError, log_loss, logit, per_row_log_loss
 
@@ -125,10 +125,19 @@ def compare_risks(
     """
     before, after, like = (np.asarray(values, dtype=np.float64) for values in (without, used, likeness))
     count = min(GROUPS_OF_LIKENESS, len(before) // SMALLEST_GROUP)
-    order = ascending(like)
-    groups = tuple(_group(rows, like, before, after) for rows in np.array_split(order, count)) if count else ()
-    placebo = compare_with_placebo(before, after, y, weight) if len(before) >= SMALLEST_GROUP else None
-    return Moved(method, lambda_, groups, _both(before, after, y, weight), placebo)
+    if not count:
+        return Moved(method, lambda_, ())
+    groups = []
+    for rows in np.array_split(ascending(like), count):
+        means = (float(values[rows].mean()) for values in (like, before, after, np.abs(after - before)))
+        groups.append(MovedGroup(len(rows), *means))
+    known = _find_known(y, len(before))
+    reliability = None
+    if y is not None and known.sum() >= SMALLEST_GROUP and len(np.unique(y[known])) > 1:
+        known_weight = None if weight is None else weight[known]
+        sides = [_measure_reliability(y[known], risk[known], known_weight) for risk in (before, after)]
+        reliability = (sides[0], sides[1])
+    return Moved(method, lambda_, tuple(groups), reliability, compare_with_placebo(before, after, y, weight))
 
 
 def compare_with_placebo(
@@ -157,7 +166,7 @@ def compare_with_placebo(
     spread = float(change.var())
     explained = 1.0 - float(rest.var()) / spread if spread > 0 else 1.0
     remaining = float(np.abs(expit(end) - expit(shrunk)).mean())
-    known = np.zeros(len(start), dtype=np.bool_) if y is None else np.isfinite(y)
+    known = _find_known(y, len(start))
     if y is None or known.sum() < SMALLEST_GROUP:
         return Placebo(1.0 + float(line[1]), explained, remaining)
     generator = np.random.default_rng([seed, 13])
@@ -170,22 +179,12 @@ def compare_with_placebo(
     return Placebo(1.0 + float(line[1]), explained, remaining, gain, placebo_gain, beyond, low, high, int(known.sum()))
 
 
-def _group(rows: NDArray[Any], like: Doubles, before: Doubles, after: Doubles) -> MovedGroup:
-    means = [float(values[rows].mean()) for values in (like, before, after, np.abs(after - before))]
-    return MovedGroup(len(rows), *means)
+def _find_known(y: NDArray[Any] | None, rows: int) -> Mask:
+    """Whose outcome is known (rows,)."""
+    return np.zeros(rows, dtype=np.bool_) if y is None else np.isfinite(y)
 
 
-def _both(
-    before: Doubles, after: Doubles, y: NDArray[Any] | None, weight: NDArray[Any] | None
-) -> tuple[Reliability, Reliability] | None:
-    known = np.zeros(len(before), dtype=np.bool_) if y is None else np.isfinite(y)
-    if y is None or known.sum() < SMALLEST_GROUP or len(np.unique(y[known])) < 2:
-        return None
-    known_weight = None if weight is None else weight[known]
-    return _reliability(y[known], before[known], known_weight), _reliability(y[known], after[known], known_weight)
-
-
-def _reliability(y: NDArray[Any], risk: Doubles, weight: NDArray[Any] | None) -> Reliability:
+def _measure_reliability(y: NDArray[Any], risk: Doubles, weight: NDArray[Any] | None) -> Reliability:
     error, loss = CalibrationError.measure(y, risk, weights=weight), log_loss(y, risk, weight)
     assert error is not None
     assert loss is not None

@@ -251,18 +251,15 @@ def estimate_risks(evidence: Evidence, reference: Doubles, threshold: float, res
         estimate(evidence, reference, threshold, source.astype(np.float64), target.astype(np.float64))
         for source, target in zip(sources, targets, strict=True)
     ]
-    values = np.concatenate([draw[DEFAULT_ESTIMATOR] for draw in draws], axis=1)
+    drawn = np.concatenate([draw[DEFAULT_ESTIMATOR] for draw in draws], axis=1)
     risk = true_risk(evidence, reference)
     chance = Ranked.sort(evidence.target, threshold).slopes(risk) ** 2 @ (risk * (1 - risk))
-    spread = np.sqrt(np.nanvar(values, axis=1) + chance)
+    spread = np.sqrt(np.nanvar(drawn, axis=1) + chance)
     return {
-        name: ({estimator: _finite(points[estimator][row, 0]) for estimator in ESTIMATORS}, float(spread[row]))
+        name: ({by: value if np.isfinite(value) else None for by, value in values.items()}, float(spread[row]))
         for row, name in enumerate(QUANTITIES)
+        for values in [{by: float(point[row, 0]) for by, point in points.items()}]
     }
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
 
 
 def estimate_kind(evidence: Evidence, task: Task, resamples: int, seed: int) -> Estimates:

@@ -14,6 +14,7 @@ narrows them further.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -90,14 +91,8 @@ def expect_outcomes(risk: NDArray[Any], true: NDArray[Any], threshold: float, n:
 
 def size_list(risk: NDArray[Any], true: NDArray[Any], threshold: float, outcomes: int) -> int:
     """Returns how many patients a list must hold for so many expected outcomes; all of them where that is too many."""
-    smallest, largest = 1, len(risk)
-    while smallest < largest:
-        middle = (smallest + largest) // 2
-        if expect_outcomes(risk, true, threshold, middle) >= outcomes:
-            largest = middle
-        else:
-            smallest = middle + 1
-    return smallest
+    sizes = range(1, len(risk))
+    return 1 + bisect_left(sizes, float(outcomes), key=lambda n: expect_outcomes(risk, true, threshold, n))
 
 
 def inclusion(score: Doubles, n: int) -> Doubles:
@@ -219,15 +214,13 @@ def estimate_from_list(
     reach = float(norm.ppf((1 + INTERVAL_LEVEL) / 2))
     before = {answer.quantity: answer for answer in answers}
     measured = []
-    for row, name in enumerate(QUANTITIES):
-        short = name == "auroc" and min(events, n - events) < FEWEST_OF_A_CLASS
-        if short or not np.isfinite(value[row]):
-            measured.append(Measured(name, None, None, None, *_update(before.get(name), None, 0.0, reach), n, events))
-            continue
-        centre, spread = float(value[row]), float(error[row])
-        low, high = (float(np.clip(end, *RANGES[name])) for end in (centre - reach * spread, centre + reach * spread))
-        together = _update(before.get(name), centre, spread, reach)
-        measured.append(Measured(name, centre, low, high, *together, n, events))
+    for name, centre, spread in zip(QUANTITIES, value.tolist(), error.tolist(), strict=True):
+        if (name == "auroc" and min(events, n - events) < FEWEST_OF_A_CLASS) or not np.isfinite(centre):
+            alone, together = (None, None, None), _update(before.get(name), None, 0.0, reach)
+        else:
+            ends = (float(np.clip(centre + sign * reach * spread, *RANGES[name])) for sign in (-1, 1))
+            alone, together = (centre, *ends), _update(before.get(name), centre, spread, reach)
+        measured.append(Measured(name, *alone, *together, n, events))
     return tuple(measured)
 
 
@@ -237,8 +230,10 @@ def _values(risk: NDArray[Any], true: NDArray[Any], known: ListOutcomes, thresho
     The variance of an outcome is the mean of its squared residual and of r (1 - r): a few outcomes that happen to agree
     with their risks make no short interval, and wrong risks still widen it.
     """
-    guess = _correct_risks(true, known)
-    guess_of_known, chance = guess[known.rows], known.probability
+    guess, chance = np.asarray(true, dtype=np.float64), known.probability
+    # The estimated true risks, moved by one intercept that the known outcomes give.
+    guess = apply_lines(guess, weighted_lines(known.y, guess[known.rows], (1 / chance)[None], slope=False))[0]
+    guess_of_known = guess[known.rows]
     masses = guess.copy()
     masses[known.rows] += (known.y - guess_of_known) / chance
     ranked = Ranked.sort(risk, threshold)
@@ -265,10 +260,3 @@ def _update(
     centre, half = variance * (before.value / prior + value / observed_variance), reach * variance**0.5
     low, high = (float(np.clip(end, *RANGES[before.quantity])) for end in (centre - half, centre + half))
     return centre, low, high
-
-
-def _correct_risks(true: NDArray[Any], known: ListOutcomes) -> Doubles:
-    """The estimated true risks (rows,), moved by one intercept that the known outcomes give."""
-    guess = np.asarray(true, dtype=np.float64)
-    line = weighted_lines(known.y, guess[known.rows], (1 / known.probability)[None], slope=False)
-    return np.asarray(apply_lines(guess, line)[0], dtype=np.float64)

@@ -234,12 +234,6 @@ def thin(is_target: Mask, rows: Indices, most: int, generator: np.random.Generat
     return np.sort(np.concatenate(chosen))
 
 
-def _most_rows(kind: Kind, features: int) -> int:
-    if kind != "quadratic":
-        return MOST_FITTED_ROWS[kind]
-    return min(MOST_FITTED_ROWS[kind], max(2_000, MOST_CELLS // (features * (features + 3) // 2)))
-
-
 def _fit_and_score(
     kind: Kind,
     X: Doubles,
@@ -249,7 +243,10 @@ def _fit_and_score(
     generator: np.random.Generator,
 ) -> tuple[Doubles, int]:
     """Fits on `rows` (thinned) and returns the logits of the held-out rows and how many rows were fitted."""
-    thinned = thin(is_target, rows, _most_rows(kind, X.shape[1]), generator)
+    most, features = MOST_FITTED_ROWS[kind], X.shape[1]
+    if kind == "quadratic":
+        most = min(most, max(2_000, MOST_CELLS // (features * (features + 3) // 2)))
+    thinned = thin(is_target, rows, most, generator)
     targets, sources = int(is_target[rows].sum()), int((~is_target[rows]).sum())
     model = fit_classifier(kind, X[thinned], is_target[thinned], seed=int(generator.integers(2**31)))
     thinned_targets, thinned_sources = int(is_target[thinned].sum()), int((~is_target[thinned]).sum())

@@ -103,7 +103,9 @@ def compare_features(source: Cohort, target: Cohort) -> tuple[FeatureShift, ...]
     """Describes every feature's difference, in the order of the features."""
     moments = compare_means(source.X, target.X)
     distances = _level_distances(source.described, moments)
-    missing = _missing_differences(source.described, moments)
+    difference = moments.target_mean - moments.source_mean
+    indicators = [(place, feature) for place, feature in enumerate(source.described) if feature.kind == "missing"]
+    missing = {feature.column: float(difference[place]) for place, feature in indicators}
     return tuple(_compare(index, source, target, moments, distances, missing) for index in range(len(source.features)))
 
 
@@ -140,6 +142,7 @@ def _compare(
     values, others = source.X[:, index], target.X[:, index]
     smd = float(moments.smd[index])
     kind = _kind(feature, values, others)
+    sides: dict[Side, Floats] = {"source": values, "target": others}
     return FeatureShift(
         feature=feature.name,
         column=feature.column,
@@ -153,7 +156,7 @@ def _compare(
         missing_difference=missing.get(feature.column),
         outside_range=float(((others < values.min()) | (others > values.max())).mean()),
         density=count_on_common_edges(values, others),
-        constant=_constant(values, others),
+        constant=tuple(side for side, column in sides.items() if column.min() == column.max()),
     )
 
 
@@ -163,11 +166,6 @@ def _kind(feature: Feature, values: Floats, others: Floats) -> FeatureKind:
         return feature.kind
     two_valued = all(bool(((side == 0) | (side == 1)).all()) for side in (values, others))
     return "binary" if two_valued else "continuous"
-
-
-def _constant(values: Floats, others: Floats) -> tuple[Side, ...]:
-    sides: dict[Side, Floats] = {"source": values, "target": others}
-    return tuple(side for side, column in sides.items() if column.min() == column.max())
 
 
 def _distance(
@@ -191,14 +189,6 @@ def _level_distances(features: tuple[Feature, ...], moments: FeatureMoments) -> 
         changes = difference[levels]
         distances[column] = float(np.abs(changes).sum() + abs(changes.sum())) / 2
     return distances
-
-
-def _missing_differences(features: tuple[Feature, ...], moments: FeatureMoments) -> dict[str, float]:
-    """Target's minus source's share of missing values, by column with an indicator."""
-    difference = moments.target_mean - moments.source_mean
-    return {
-        feature.column: float(difference[index]) for index, feature in enumerate(features) if feature.kind == "missing"
-    }
 
 
 def count_on_common_edges(values: Floats | Doubles, others: Floats | Doubles) -> Density:

@@ -130,8 +130,8 @@ def estimate_shift(source: Cohort, target: Cohort, *, seed: int = 0, fitted: Pro
     if fitted is None and min(len(source), len(target)) >= 2:
         fitted = propensity(source, target, seed=seed)
     test = None if fitted is None else permutation_test(source, target, seed=seed)
-    auroc = None if fitted is None else fitted.auroc
-    outside = None if fitted is None else fitted.outside
+    auroc, outside = (None, None) if fitted is None else (fitted.auroc, fitted.outside)
+    weights = None if fitted is None else density_ratio_weights(fitted)
     verdict = judge_shift(auroc, outside)
     logger.info("site '%s' against '%s': %s", target.site, source.site, verdict)
     return Shift(
@@ -144,17 +144,13 @@ def estimate_shift(source: Cohort, target: Cohort, *, seed: int = 0, fitted: Pro
         aurocs=() if fitted is None else fitted.candidates,
         permutation=test,
         weights_effective_n=None if fitted is None else fitted.effective_n,
-        weights_capped_share=None if fitted is None else _capped_share(fitted),
+        weights_capped_share=None if weights is None else float((weights >= 0.999 * WEIGHT_CAP).mean()),
         outside_overlap=outside,
         propensity=None if fitted is None else _histogram(fitted),
         features=features,
         drivers=() if fitted is None else rank_drivers(source, target, features, kind=fitted.kind, seed=seed),
         shares=None if source.origins is None else estimate_shares(source, target, seed=seed),
     )
-
-
-def _capped_share(fitted: Propensity) -> float:
-    return float((density_ratio_weights(fitted) >= 0.999 * WEIGHT_CAP).mean())
 
 
 def _histogram(fitted: Propensity) -> Density:
