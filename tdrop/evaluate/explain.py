@@ -22,7 +22,8 @@ from tdrop.contracts import Column
 _MOST_FEATURES = 12
 #: Risks that may be asked for before the values are approximated.
 _MOST_RISKS = 20_000
-#: A risk that moves by less is written as not moved.
+#: Columns that are named, and a move below which a column is not.
+_MOST_NAMED = 3
 _LEAST_MOVE = 0.005
 
 Risk = Callable[[Doubles], NDArray[np.floating]]
@@ -86,19 +87,18 @@ def _exact(worth: Callable[[Sequence[int]], Doubles], size: int, rows: int) -> D
     return values
 
 
-def name_moves(values: Doubles, frame: pd.DataFrame, columns: Sequence[Column], most: int = 3) -> list[str]:
+def name_moves(values: Doubles, frame: pd.DataFrame, columns: Sequence[Column]) -> list[str]:
     """Names the columns that move each risk most, in natural units: "PSA 34 ng/mL +9; Age 71 years +4" (points).
 
     Args:
         values: Of `explain_risks` (rows, columns), one group per column.
         frame: The same patients in natural units, one row each.
         columns: The columns behind the groups, in their order.
-        most: How many are named; what moves a risk by less than half a point is not.
     """
     words = [_natural_values(column, frame[column.name]) for column in columns]
     names = []
     for row, moves in enumerate(values):
-        largest = [int(place) for place in np.argsort(-np.abs(moves))[:most] if abs(moves[place]) >= _LEAST_MOVE]
+        largest = [int(place) for place in np.argsort(-np.abs(moves))[:_MOST_NAMED] if abs(moves[place]) >= _LEAST_MOVE]
         names.append("; ".join(f"{words[place][row]} {100 * moves[place]:+.0f}" for place in largest))
     return names
 

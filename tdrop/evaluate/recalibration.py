@@ -180,7 +180,6 @@ def suggest_recalibration(
     *,
     left_early: NDArray[Any] | None = None,
     prior: tuple[float, float] = PRIORS[False],
-    folds: int = RECALIBRATION_FOLDS,
     seed: int = 0,
 ) -> Recalibration:
     """Fits both recalibrations of risk to known outcomes, as many or few as there are.
@@ -191,7 +190,6 @@ def suggest_recalibration(
         weights: For how many patients each row stands (rows,), where some were likelier to be looked up; alike without.
         left_early: The part of `weights` that is due to patients who left before the horizon (rows,), if any.
         prior: How far intercept and slope may move, as `choose_prior` has it.
-        folds: How many, at most.
         seed: Decides the folds.
     """
     known = KnownRisks.take(y, risk, weights, prior)
@@ -199,7 +197,7 @@ def suggest_recalibration(
     before = _describe(AS_IT_IS, Revision(0.0, 1.0), known, known.risk, left)
     if len(known) < 2:
         return Recalibration(len(known), known.events, (before,), _TOO_FEW)
-    fold = deal_at_random(len(known), folds, seed)
+    fold = deal_at_random(len(known), RECALIBRATION_FOLDS, seed)
     lines = {name: known.cross_fit_line(name, fold) for name in (INTERCEPT, SLOPE)}
     after = [_describe(name, known.fit(name), known, moved, left) for name, moved in lines.items()]
     return _suggest_best(len(known), known.events, before, after)
@@ -216,9 +214,7 @@ def _suggest_best(n: int, events: int, before: Adjustment, after: Sequence[Adjus
     return Recalibration(n, events, adjustments, helps=None if best is before else best.name)
 
 
-def suggest_for_kind(
-    y: NDArray[Any], predicted: NDArray[Any], task: Task, *, folds: int = RECALIBRATION_FOLDS, seed: int = 0
-) -> Recalibration:
+def suggest_for_kind(y: NDArray[Any], predicted: NDArray[Any], task: Task, *, seed: int = 0) -> Recalibration:
     """Fits what can be moved of several classes' probabilities, or of values, to known outcomes.
 
     Classes have a temperature: the logarithms of their probabilities times a slope. Values are moved by an offset, or
@@ -228,7 +224,6 @@ def suggest_for_kind(
         y: Outcomes (rows,), NaN where unknown.
         predicted: Probabilities (rows, K) or values (rows,).
         task: "classes" or "regression".
-        folds: How many, at most.
         seed: Decides the folds.
     """
     known = np.isfinite(y)
@@ -246,7 +241,7 @@ def suggest_for_kind(
     before = described(AS_IT_IS, (0.0, 1.0), value)
     if len(outcome) < 2:
         return Recalibration(len(outcome), 0, (before,), _TOO_FEW)
-    fold = deal_at_random(len(outcome), folds, seed)
+    fold = deal_at_random(len(outcome), RECALIBRATION_FOLDS, seed)
 
     def move(name: str, fitted: Indices, held: Indices) -> Doubles:
         return _move(value[held], _fit_kind(outcome[fitted], value[fitted], name), task)
@@ -322,7 +317,6 @@ def measure_support(
     threshold: float,
     weights: NDArray[Any] | None = None,
     *,
-    prior: tuple[float, float] = PRIORS[True],
     seed: int = 0,
 ) -> OutcomeSupport | None:
     """Measures on known outcomes what recalibrated risks are worth; None with fewer than two outcomes.
@@ -330,7 +324,7 @@ def measure_support(
     Every risk is moved by a line that was fitted without its patient's outcome; the arguments are those of
     `suggest_recalibration`, with the site's decision level.
     """
-    known = KnownRisks.take(y, risk, weights, prior)
+    known = KnownRisks.take(y, risk, weights, PRIORS[True])
     outcome, weight = known.y, known.weight
     if len(known) < 2:
         return None

@@ -11,9 +11,14 @@ from numpy.typing import NDArray
 
 from tdrop.base import DataError, Indices, Mask, Summary, by_first_number
 from tdrop.data import CensoringModel
-from tdrop.evaluate.numbers import KnownOutcomes, resample_all
+from tdrop.evaluate.numbers import (
+    KnownOutcomes,
+    difference_rows,
+    resample_all,
+    rows_with_outcomes,
+    rows_without_outcomes,
+)
 from tdrop.evaluate.records import Evaluation
-from tdrop.evaluate.rows import difference_rows, rows_with_outcomes, rows_without_outcomes
 from tdrop.metrics import DecisionLevels, has_spread, likeliest, refer
 
 #: The method whose results the others are compared with, where it was run.

@@ -36,19 +36,10 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from tdrop import metrics
 from tdrop.base import DataError, Doubles, Indices, Task
 from tdrop.choose import ALIKE
 from tdrop.methods import COMMITTEE
-from tdrop.metrics import (
-    apply_lines,
-    class_brier,
-    count_blocks,
-    log_loss,
-    macro_auroc,
-    misclassified,
-    per_row_loss,
-    weighted_lines,
-)
 from tdrop.shift import effective_n
 
 #: The last three are of several classes or of a continuous outcome: see `estimate_kind`.
@@ -184,7 +175,7 @@ class Evidence:
     @cached_property
     def line(self) -> Doubles:
         """Intercept and slope that recalibrate the risks on the weighted source rows (2,)."""
-        return np.asarray(weighted_lines(self.y, self.source, self.weights[None])[0], dtype=np.float64)
+        return np.asarray(metrics.weighted_lines(self.y, self.source, self.weights[None])[0], dtype=np.float64)
 
 
 def reference_risk(evidence: Sequence[Evidence]) -> Doubles:
@@ -197,7 +188,7 @@ def reference_risk(evidence: Sequence[Evidence]) -> Doubles:
     lengths = {len(entry.target) for entry in evidence}
     if len(lengths) != 1:
         raise DataError(f"the methods' risks cover {sorted(lengths)} patients; give the same patients to all")
-    losses = [log_loss(entry.y, entry.source, entry.weights) or 0.0 for entry in evidence]
+    losses = [metrics.log_loss(entry.y, entry.source, entry.weights) or 0.0 for entry in evidence]
     alike = [entry.target for entry, loss in zip(evidence, losses, strict=True) if loss <= min(losses) + ALIKE]
     return np.asarray(np.mean(alike, axis=0), dtype=np.float64)
 
@@ -215,8 +206,8 @@ def estimate(
         target_counts: How often each target row was drawn (resamples, target rows).
     """
     weights = evidence.weights * source_counts
-    lines = weighted_lines(evidence.y, evidence.source, weights, start=evidence.line)
-    recalibrated = apply_lines(evidence.target, lines)
+    lines = metrics.weighted_lines(evidence.y, evidence.source, weights, start=evidence.line)
+    recalibrated = metrics.apply_lines(evidence.target, lines)
     target = Ranked.sort(evidence.target, threshold)
 
     def taken_as_true(risk: Doubles) -> Doubles:
@@ -233,7 +224,7 @@ def estimate(
 
 def true_risk(evidence: Evidence, reference: Doubles) -> Doubles:
     """The risks behind the default estimate (target rows,)."""
-    recalibrated = apply_lines(evidence.target, evidence.line[None])[0]
+    recalibrated = metrics.apply_lines(evidence.target, evidence.line[None])[0]
     return np.asarray((recalibrated + reference) / 2, dtype=np.float64)
 
 
@@ -245,8 +236,8 @@ def estimate_risks(evidence: Evidence, reference: Doubles, threshold: float, res
     for every method; the rows of one person are drawn together.
     """
     points = estimate(evidence, reference, threshold, np.ones((1, len(evidence.y))), np.ones((1, len(reference))))
-    sources = count_blocks(len(evidence.y), resamples, seed, evidence.persons)
-    targets = count_blocks(len(reference), resamples, seed + 1, evidence.target_persons)
+    sources = metrics.count_blocks(len(evidence.y), resamples, seed, evidence.persons)
+    targets = metrics.count_blocks(len(reference), resamples, seed + 1, evidence.target_persons)
     draws = [
         estimate(evidence, reference, threshold, source.astype(np.float64), target.astype(np.float64))
         for source, target in zip(sources, targets, strict=True)
@@ -268,7 +259,7 @@ def estimate_kind(evidence: Evidence, task: Task, resamples: int, seed: int) -> 
     That is over source patients (bootstrap) and over which outcomes the target's patients will have.
     """
     losses = _losses(evidence, task)
-    draws = np.concatenate(list(count_blocks(len(evidence.y), resamples, seed, evidence.persons)))
+    draws = np.concatenate(list(metrics.count_blocks(len(evidence.y), resamples, seed, evidence.persons)))
     counted = draws.astype(np.float64) * evidence.weights
     # As many target patients as there are will show the number: their outcomes vary as the source's do.
     widen = float(np.sqrt(1 + effective_n(evidence.weights) / max(1, len(evidence.target))))
@@ -285,9 +276,9 @@ def estimate_kind(evidence: Evidence, task: Task, resamples: int, seed: int) -> 
         estimates[name] = by, sampling
     if task == "classes":
         # A few of the draws are enough for a standard deviation.
-        some = [macro_auroc(evidence.y, evidence.source, weights) for weights in counted[:50]]
+        some = [metrics.macro_auroc(evidence.y, evidence.source, weights) for weights in counted[:50]]
         error = float(np.std([value for value in some if value is not None] or [0.0]))
-        value = macro_auroc(evidence.y, evidence.source, evidence.weights)
+        value = metrics.macro_auroc(evidence.y, evidence.source, evidence.weights)
         estimates["auroc"] = {"importance_weighted": value}, error * widen
     return estimates
 
@@ -299,9 +290,9 @@ def _losses(evidence: Evidence, task: Task) -> dict[Quantity, Doubles]:
         distance = np.abs(predicted - y)
         return {"mae": distance, "rmse": distance**2}
     return {
-        "error_rate": misclassified(y, predicted).astype(np.float64),
-        "log_loss": per_row_loss(y, predicted, task),
-        "brier": class_brier(y, predicted),
+        "error_rate": metrics.misclassified(y, predicted).astype(np.float64),
+        "log_loss": metrics.per_row_loss(y, predicted, task),
+        "brier": metrics.class_brier(y, predicted),
     }
 
 

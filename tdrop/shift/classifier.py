@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, get_args
+from typing import Any, Self, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,15 +84,15 @@ def propensity(source: Cohort, target: Cohort, *, seed: int = 0, kind: Kind | No
     with threadpool_limits(1):
         kinds = KINDS if kind is None else (kind,)
         candidates = [_cross_fit(candidate, X, is_target, fold_of, seed) for candidate in kinds]
-    best = candidates[_pick(candidates, is_target)]
+    probability, line, best = candidates[_pick(candidates, is_target)]
     fitted = Propensity(
-        source=best.probability[: len(source)],
-        target=best.probability[len(source) :],
-        kind=best.auroc.kind,
+        source=probability[: len(source)],
+        target=probability[len(source) :],
+        kind=best.kind,
         folds=folds,
-        rows_fitted=best.auroc.rows_fitted,
-        candidates=tuple(candidate.auroc for candidate in candidates),
-        line=best.line,
+        rows_fitted=best.rows_fitted,
+        candidates=tuple(auroc for _, _, auroc in candidates),
+        line=line,
     )
     return replace(fitted, unlike=find_unlike(source, target, fitted.target, fitted, seed=seed))
 
@@ -116,19 +116,14 @@ def unlike_newcomers(patients: Cohort, source: Cohort, target: Cohort, fitted: P
     return find_unlike(source, patients, likeness, fitted)
 
 
-@dataclass(frozen=True)
-class _CrossFitted:
-    """One classifier's calibrated probabilities (rows,), its calibration line and how well it separates the sites."""
-
-    probability: Doubles
-    line: tuple[float, float]
-    auroc: DomainAuroc
+#: One classifier's calibrated probabilities (rows,), its calibration line and how well it separates the sites.
+_CrossFitted: TypeAlias = tuple[Doubles, tuple[float, float], DomainAuroc]
 
 
 def _pick(candidates: Sequence[_CrossFitted], is_target: Mask) -> int:
     """Returns the place of the simplest classifier whose log loss by patient is not clearly above the lowest."""
-    losses = [per_row_log_loss(is_target, candidate.probability) for candidate in candidates]
-    aurocs = [candidate.auroc for candidate in candidates]
+    losses = [per_row_log_loss(is_target, probability) for probability, _, _ in candidates]
+    aurocs = [auroc for _, _, auroc in candidates]
     usable = [place for place, auroc in enumerate(aurocs) if auroc.kind != "boosting" or auroc.value < SEPARATED]
     usable = usable or list(range(len(candidates)))
     best = min(usable, key=lambda i: float(losses[i].mean()))
@@ -153,7 +148,7 @@ def _cross_fit(kind: Kind, X: Doubles, is_target: Mask, fold_of: Indices, seed: 
     line = _calibration(logits, is_target)
     probability = _on_line(logits, line)
     loss = float(per_row_log_loss(is_target, probability).mean())
-    return _CrossFitted(probability, line, DomainAuroc(value, low, high, kind, most, loss))
+    return probability, line, DomainAuroc(value, low, high, kind, most, loss)
 
 
 def _on_line(logits: Doubles, line: tuple[float, float]) -> Doubles:
