@@ -90,14 +90,18 @@ def conformal_sets(
             f"prediction sets need {FEWEST_EFFECTIVE} effective source patients of each class and have {fewest:.0f}; "
             "the sites are too far apart or outcomes too rare"
         )
+    source, weights, target = (np.asarray(values, dtype=np.float64) for values in (source, weights, target))
     share = _shares(np.arange(len(target)) if ids is None else ids)
     inside = []
     for value in (0, 1):
         rows = np.asarray(y) == value
-        surprise = np.abs(value - np.asarray(source, dtype=np.float64)[rows])
-        target_surprise = np.abs(value - np.asarray(target, dtype=np.float64))
-        less, total = _weight_below(surprise, np.asarray(weights, dtype=np.float64)[rows], target_surprise, share)
-        inside.append(less < (1 - alpha) * (total + np.asarray(target_weights)) - 1e-12)
+        surprise, own = np.abs(value - source[rows]), np.abs(value - target)
+        order = np.argsort(surprise, kind="stable")
+        running = np.append(0.0, np.cumsum(weights[rows][order]))
+        below, up_to = (running[np.searchsorted(surprise[order], own, side)] for side in ("left", "right"))
+        # The weight of source patients with a smaller surprise, and of the patient's share of those with the same.
+        less = below + share * (up_to - below)
+        inside.append(less < (1 - alpha) * (running[-1] + np.asarray(target_weights)) - 1e-12)
     return Sets(*inside)
 
 
@@ -105,23 +109,6 @@ def class_sizes(y: NDArray[Any], weights: NDArray[Any]) -> tuple[float, float]:
     """Effective patients without and with the outcome."""
     without, outcome = (effective_n(np.asarray(weights)[np.asarray(y) == value]) for value in (0, 1))
     return without, outcome
-
-
-def _weight_below(
-    surprise: Doubles, weights: Doubles, target_surprise: Doubles, share: Doubles
-) -> tuple[Doubles, float]:
-    """Weight of the source patients with a smaller surprise than each target patient, and of all source patients.
-
-    Args:
-        surprise: Of the source patients (source rows,).
-        weights: Their weights (source rows,).
-        own: Of the target's patients (target rows,).
-        share: How much of the equally surprising ones counts as less (target rows,).
-    """
-    order = np.argsort(surprise, kind="stable")
-    running = np.append(0.0, np.cumsum(weights[order]))
-    below, up_to = (running[np.searchsorted(surprise[order], target_surprise, side)] for side in ("left", "right"))
-    return np.asarray(below + share * (up_to - below), dtype=np.float64), float(running[-1])
 
 
 def _shares(ids: NDArray[Any]) -> Doubles:

@@ -142,11 +142,12 @@ def _digest(entry: Any) -> str:
 def append_entry(path: Path, entry: LedgerEntry) -> LedgerEntry:
     """Adds a line and returns it with its number and digests; a forecast or observation already in the ledger stays.
 
-    The caller holds a lock: two writers would both follow the same line.
+    There is one forecast per lock on models, and one observation per forecast and labels. The caller holds a lock: two
+    writers would both follow the same line.
     """
     entries, last = _read_chain(path)
     for earlier in entries:
-        if _same(earlier, entry):
+        if all(getattr(earlier, name) == getattr(entry, name) for name in ("site", "models", "answers", "labels")):
             return earlier
     chained = replace(entry, number=len(entries) + 1, before=last)
     data = plain(chained)
@@ -166,11 +167,6 @@ def find_forecast(entries: Sequence[LedgerEntry], site: str, models: str) -> Led
         (entry for entry in entries if entry.forecast is not None and (entry.site, entry.models) == (site, models)),
         None,
     )
-
-
-def _same(earlier: LedgerEntry, entry: LedgerEntry) -> bool:
-    """Whether two lines are the same: one forecast per lock on models, one observation per forecast and labels."""
-    return all(getattr(earlier, name) == getattr(entry, name) for name in ("site", "models", "answers", "labels"))
 
 
 def _edited(path: Path, number: int) -> DataError:
@@ -241,21 +237,13 @@ def track_record(entries: Sequence[LedgerEntry]) -> TrackRecord:
             if observation.method == entry.chosen and observation.quantity == "auroc":
                 last[entry.site] = observation
     opened = tuple(last.values())
+    sealed = [entry.site for entry in entries if entry.forecast is not None]
+    if not opened:
+        return TrackRecord(len(sealed), len(set(sealed)), 0, 0, None, None, None, ())
     inside = sum(observation.inside for observation in opened)
-    low, high = binomial_interval(inside, len(opened)) if opened else (None, None)
-    sealed = [entry for entry in entries if entry.forecast is not None]
-    return TrackRecord(
-        sealed=len(sealed),
-        sites=len({entry.site for entry in sealed}),
-        opened=len(opened),
-        inside=inside,
-        share_low=low,
-        share_high=high,
-        mean_error=sum(abs(observation.observed - observation.expected) for observation in opened) / len(opened)
-        if opened
-        else None,
-        observations=opened,
-    )
+    low, high = binomial_interval(inside, len(opened))
+    off = sum(abs(observation.observed - observation.expected) for observation in opened) / len(opened)
+    return TrackRecord(len(sealed), len(set(sealed)), len(opened), inside, low, high, off, opened)
 
 
 def binomial_interval(inside: int, n: int) -> tuple[float, float]:

@@ -171,10 +171,16 @@ def forecast_methods(
             estimates = estimate_risks(entry, reference, threshold, resamples, seed)
         else:
             estimates = estimate_kind(entry, task, resamples, seed)
+        # By held-out sites: the mean and its standard deviation at a new site.
+        seen: dict[str, tuple[float, float]] = {
+            number: (expected.mean, expected.error) for number, expected in next_site[entry.method].items()
+        }
+        if "accuracy" in seen:
+            seen["error_rate"] = 1 - seen["accuracy"][0], seen["accuracy"][1]
         for name, (by, sampling) in estimates.items():
             value, between = by[ANSWER_BY[task]], look_up_tau(name, share) if tau is None else tau[name]
-            seen = _seen(name, next_site[entry.method])
-            answers.append(_answer(Answer(entry.method, name, value, None, None, sampling, between, by), seen))
+            alone = Answer(entry.method, name, value, None, None, sampling, between, by)
+            answers.append(_answer(alone, seen.get(name)))
     return Forecast(
         site=site,
         estimator=ANSWER_BY[task],
@@ -188,16 +194,6 @@ def forecast_methods(
         held_out={method: sites for method, sites in held_out.items() if sites},
         next_site={method: expected for method, expected in next_site.items() if expected},
     )
-
-
-def _seen(name: Quantity, expected: Mapping[SiteNumber, NextSite]) -> tuple[float, float] | None:
-    """A number by held-out sites: its mean and its standard deviation at a new site; None where they give none."""
-    for number, next_site in expected.items():
-        if number == name:
-            return next_site.mean, next_site.error
-        if (number, name) == ("accuracy", "error_rate"):
-            return 1 - next_site.mean, next_site.error
-    return None
 
 
 def _answer(alone: Answer, seen: tuple[float, float] | None) -> Answer:

@@ -187,12 +187,11 @@ def enough_to_judge_benefit(y: NDArray[Any]) -> bool:
 
 def _with_outcome(
     y: NDArray[Any], risk: NDArray[Any], weights: NDArray[Any] | None
-) -> tuple[Doubles, Doubles, Doubles | None]:
+) -> tuple[Doubles, Doubles, Doubles]:
     """Outcomes, risks and weights (known rows,) of the patients whose outcome (rows,) is known and not NaN."""
-    outcome = np.asarray(y, dtype=np.float64)
+    outcome, row_weights = np.asarray(y, dtype=np.float64), np.ones(len(y)) if weights is None else weights
     known = np.isfinite(outcome)
-    known_weights = None if weights is None else np.asarray(weights, dtype=np.float64)[known]
-    return outcome[known], np.asarray(risk, dtype=np.float64)[known], known_weights
+    return outcome[known], np.asarray(risk, dtype=np.float64)[known], np.asarray(row_weights, dtype=np.float64)[known]
 
 
 def judge_benefit(
@@ -203,10 +202,10 @@ def judge_benefit(
     By known outcomes (rows,), NaN where unknown, where they are enough; by the risks themselves otherwise. Each outcome
     stands for `weights` (rows,) patients, for one unless given.
     """
-    p = np.asarray(risk, dtype=np.float64)
-    outcome, known_weights = p, None
+    outcome = p = np.asarray(risk, dtype=np.float64)
+    known_weights: Doubles | None = None
     if y is not None and enough_to_judge_benefit(y):
-        outcome, p, known_weights = _with_outcome(y, p, weights)
+        outcome, p, known_weights = _with_outcome(y, risk, weights)
     acted, everybody = (
         float(np.average(per_row_benefit(outcome, whom, threshold), weights=known_weights))
         for whom in (p, np.ones(len(p)))
@@ -225,8 +224,6 @@ def judge_known_outcomes(y: NDArray[Any], risk: NDArray[Any], weights: NDArray[A
     outcome, p, known_weights = _with_outcome(y, risk, weights)
     if not len(outcome):
         return None
-    if known_weights is None:
-        known_weights = np.ones(len(outcome))
     happened, expected = round(float(known_weights @ (outcome > 0.5))), float((known_weights * p).sum())
     # Half a patient more: a count is whole, its normal approximation is not.
     reach = float(norm.ppf(0.5 + INTERVAL_LEVEL / 2)) * float(np.sqrt((known_weights**2 * p * (1 - p)).sum())) + 0.5
@@ -274,9 +271,8 @@ def judge_known_ranking(y: NDArray[Any], risk: NDArray[Any], weights: NDArray[An
         return None
     # The spread of the AUROC of guesses, after Mann and Whitney.
     spread = float(np.sqrt((with_it + without + 1) / (12 * with_it * without)))
-    if known_weights is not None:
-        # Unequal weights say as much as fewer patients.
-        spread *= float(np.sqrt(len(known_weights) * (known_weights**2).sum())) / float(known_weights.sum())
+    # Unequal weights say as much as fewer patients.
+    spread *= float(np.sqrt(len(known_weights) * (known_weights**2).sum())) / float(known_weights.sum())
     worse = value < 0.5 - float(norm.ppf(0.5 + INTERVAL_LEVEL / 2)) * spread
     return Ground("known_ranking", "stop" if worse else "go", with_it, with_it + without)
 
