@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from copy import deepcopy
 from pathlib import Path
-from typing import Literal
-
-import yaml
 
 from flows.printer import Printer, contracts_option
 from flows.transfer_command import Workers, run_transfer
 from tasks.settings import TransferSettings
 from tdrop.base import UsageError
-from tdrop.data import (
-    DEMO_ROWS,
-    DEMO_STOPPED,
-    DEMO_TARGETS,
-    DEMO_TEACHERS,
-    FULL_ROWS,
-    EventForm,
-    with_demo_events,
-    write_demo_events,
-    write_demo_network,
-)
+from tdrop.data import DEMO_ROWS, DEMO_STOPPED, DEMO_TARGETS, DEMO_TEACHERS, FULL_ROWS, write_demo_network
 from tdrop.home import Workspace, preload_workers
 
 #: Every method tries its defaults and one other setting, the most restrained if there is one.
@@ -49,37 +35,10 @@ def copy_contracts() -> Path:
     raise UsageError(f"'{folder}' does not hold the demo's sites; remove it, or run the demo in another folder")
 
 
-def write_event_contracts(form: EventForm, folder: Path) -> Path:
-    """Writes the demo's contracts for databases of events into `folder` and returns it.
-
-    The table gets `index` and `events`. A site keeps its units; names, labels and codes for missing values are the
-    table's own in a database.
-    """
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(CONTRACTS, folder)
-    table = folder / "tables" / "prostate.yaml"
-    table.write_text(with_demo_events(table.read_text(encoding="utf-8")), encoding="utf-8")
-    for file in (folder / "sites").glob("*.yaml"):
-        site = yaml.safe_load(file.read_text(encoding="utf-8"))
-        place = {"location": f"{{home}}/demo-{form}/{file.stem}", "reader": {"kind": form}}
-        for key in ("renames", "categories", "missing_codes"):
-            site.pop(key, None)
-        # Copied, since YAML would write the same thing as a reference to the first.
-        site |= place | ({"labels": deepcopy(place)} if "labels" in site else {})
-        schema = "# yaml-language-server: $schema=../schemas/site.json\n"
-        file.write_text(schema + yaml.safe_dump(site, sort_keys=False), encoding="utf-8")
-    return folder
-
-
-def run_demo(
-    *, full: bool, seeds: int, processes: int | None, console: Printer, form: Literal["csv"] | EventForm = "csv"
-) -> None:
+def run_demo(*, full: bool, seeds: int, processes: int | None, console: Printer) -> None:
     """Writes the simulated extracts and transfers to the simulated hospitals; tdrop stops one of them."""
     rows = FULL_ROWS if full else DEMO_ROWS
-    if form == "csv":
-        contracts = copy_contracts()
-    else:
-        contracts = write_event_contracts(form, Path(f"tdrop-demo-{form}", "data_contracts"))
+    contracts = copy_contracts()
     workspace = Workspace.at(contracts=contracts)
     console.print(
         f"Simulated data, not real patients: a registry of {rows['registry']:,} and two hospitals with outcomes "
@@ -88,10 +47,7 @@ def run_demo(
         "tdrop has to stop it."
     )
     preload_workers()
-    if form == "csv":
-        write_demo_network(workspace.root / "demo", rows)
-    else:
-        write_demo_events(workspace.root / f"demo-{form}", form, rows)
+    write_demo_network(workspace.root / "demo", rows)
     settings = TransferSettings(seeds=seeds, trials=FULL_TRIALS if full else DEMO_TRIALS)
     run_transfer(
         tuple(DEMO_TARGETS),

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from demo_databases import Concept
 
 from tdrop.contracts import Contract, Events, span_in_days
-from tdrop.data import Concept
 
 CONCEPTS = (
     Concept("SNOMED/399068003", 4163261, "Malignant tumor of prostate", "condition_occurrence"),

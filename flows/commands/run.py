@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -43,16 +43,12 @@ def demo(
     full: Annotated[bool, typer.Option("--full", help="20,000 source patients and the full tuning")] = False,
     seeds: Seeds = 3,
     processes: Processes = None,
-    form: Annotated[
-        Literal["csv", "omop", "meds"],
-        typer.Option("--as", metavar="csv|omop|meds", help="Format of the simulated extracts"),
-    ] = "csv",
     as_json: AsJson = False,
 ) -> None:
     """Run the whole pipeline on a simulated registry and simulated hospitals."""
     from flows.demo import run_demo
 
-    run_demo(full=full, seeds=seeds, processes=processes, form=form, console=make_printer(as_json))
+    run_demo(full=full, seeds=seeds, processes=processes, console=make_printer(as_json))
 
 
 def validate(

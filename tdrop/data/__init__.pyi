@@ -17,15 +17,6 @@ from .encode import (
     subgroups_of as subgroups_of,
     unlike_missing as unlike_missing,
 )
-from .event_files import (
-    Concept as Concept,
-    EventForm as EventForm,
-    omop_tables as omop_tables,
-    with_demo_events as with_demo_events,
-    write_demo_events as write_demo_events,
-    write_meds as write_meds,
-    write_omop as write_omop,
-)
 from .event_proposal import (
     EventsAsked as EventsAsked,
     propose_event_site as propose_event_site,
@@ -64,6 +55,7 @@ from .simulation import (
     DEMO_TEACHERS as DEMO_TEACHERS,
     FULL_ROWS as FULL_ROWS,
     Support as Support,
+    demo_patients as demo_patients,
     simulate as simulate,
     simulated_cohort as simulated_cohort,
     write_demo_network as write_demo_network,

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 from conftest import TINY_ROWS, leave_reports_out, transfer, write_tiny_network
+from demo_databases import EventForm, write_demo_events, write_event_contracts
 
-from flows.demo import write_event_contracts
-from tdrop.data import EventForm, write_demo_events
 from tdrop.home import Workspace
 
 pytest.importorskip("duckdb")

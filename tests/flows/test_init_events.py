@@ -10,11 +10,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from command import tdrop
+from demo_databases import omop_tables, write_demo_events, write_meds
 from event_cases import CONCEPTS, make_records
 
 from tdrop.base import TdropError
 from tdrop.contracts import load_network
-from tdrop.data import omop_tables, prepare, read_labels, write_demo_events, write_meds
+from tdrop.data import prepare, read_labels
 
 pytest.importorskip("duckdb")
 ROWS = {"registry": 200, "harbour": 120, "hillside": 120}

@@ -15,23 +15,14 @@ import pandas as pd
 import pytest
 import sqlalchemy
 from conftest import PROJECT
+from demo_databases import omop_tables, write_meds, write_omop
 from event_cases import CONCEPTS, assert_same, by_hand, make_records, make_table
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from waiting import postgres_server
 
 from tdrop.base import Absent, ContractError, DataError, OutOfTime, Unavailable
 from tdrop.contracts import Contract, Network, Site, load_network
-from tdrop.data import (
-    fingerprint,
-    omop_tables,
-    open_events,
-    prepare,
-    prepare_frame,
-    read_extract,
-    read_labels,
-    write_meds,
-    write_omop,
-)
+from tdrop.data import fingerprint, open_events, prepare, prepare_frame, read_extract, read_labels
 
 duckdb = pytest.importorskip("duckdb")
 

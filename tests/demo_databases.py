@@ -1,9 +1,11 @@
-"""Writes events as MEDS files or as an OMOP CDM 5.4 folder of parquet files, also for the demo network."""
+"""Writes events as MEDS files or as an OMOP CDM 5.4 folder of parquet files, also those of the demo network."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -11,8 +13,10 @@ from typing import Any, Literal
 import pandas as pd
 import pyarrow as arrow
 import pyarrow.parquet as parquet
+import yaml
+from conftest import PROJECT
 
-from tdrop.data.simulation import DEMO_ROWS, STAGES, TREATMENTS, demo_patients
+from tdrop.data import DEMO_ROWS, demo_patients
 
 EventForm = Literal["omop", "meds"]
 #: Stems of column names in each table of the CDM: of the concept, and of the time.
@@ -55,9 +59,9 @@ class Concept:
 
 _INDEX, _PSA, _VISIT = "SNOMED/399068003", "LOINC/2857-1", "Demo/follow-up"
 _GRADES = {str(grade): f"Demo/grade-group-{grade}" for grade in range(1, 6)}
-_STAGES = {stage: f"Demo/{stage}" for stage in STAGES}
+_STAGES = {stage: f"Demo/{stage}" for stage in ("T1", "T2", "T3", "T4")}
 _COMORBIDITY = "Demo/charlson-1-or-more"
-_TREATMENTS = {name: f"Demo/{name}" for name in TREATMENTS if name != "none"}
+_TREATMENTS = {name: f"Demo/{name}" for name in ("prostatectomy", "radiotherapy", "hormone")}
 #: The demo's codes that no vocabulary has are numbered from two billion on, as OMOP requires.
 DEMO_CONCEPTS = (
     Concept(_INDEX, 4163261, "Malignant tumor of prostate", "condition_occurrence"),
@@ -108,6 +112,28 @@ def with_demo_events(table: str) -> str:
         line = f"  - name: {name}\n"
         table = table.replace(line, f"{line}    events: {json.dumps(events)}\n", 1)
     return table
+
+
+def write_event_contracts(form: EventForm, folder: Path) -> Path:
+    """Writes the demo's contracts for databases of events into `folder` and returns it.
+
+    The table gets `index` and `events`. A site keeps its units; names, labels and codes for missing values are the
+    table's own in a database.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(PROJECT / "data_contracts", folder)
+    table = folder / "tables" / "prostate.yaml"
+    table.write_text(with_demo_events(table.read_text(encoding="utf-8")), encoding="utf-8")
+    for file in (folder / "sites").glob("*.yaml"):
+        site = yaml.safe_load(file.read_text(encoding="utf-8"))
+        place = {"location": f"{{home}}/demo-{form}/{file.stem}", "reader": {"kind": form}}
+        for key in ("renames", "categories", "missing_codes"):
+            site.pop(key, None)
+        # Copied, since YAML would write the same thing as a reference to the first.
+        site |= place | ({"labels": deepcopy(place)} if "labels" in site else {})
+        schema = "# yaml-language-server: $schema=../schemas/site.json\n"
+        file.write_text(schema + yaml.safe_dump(site, sort_keys=False), encoding="utf-8")
+    return folder
 
 
 def _demo_records(patients: pd.DataFrame, *, months: bool, stage: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
