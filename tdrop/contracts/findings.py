@@ -17,7 +17,6 @@ About = Literal["patients", "file"]
 _ASKS = {
     "readable": "please send plain values",
     "range": "please check these values and their unit",
-    "precision": "please send it with fewer digits",
     "plausible": "please confirm that they are right",
     "categories": "please tell us what the other labels mean",
     "missing": "please tell us why",

@@ -8,6 +8,11 @@ from .censoring import (
     observed_to_horizon as observed_to_horizon,
     weigh_outcomes as weigh_outcomes,
 )
+from .comparison import (
+    BETWEEN as BETWEEN,
+    compare_extracts as compare_extracts,
+    compare_sources as compare_sources,
+)
 from .encode import (
     Encoder as Encoder,
     features_of as features_of,
@@ -61,11 +66,6 @@ from .simulation import (
     write_demo_network as write_demo_network,
 )
 from .site_proposal import in_people as in_people, propose_site as propose_site
-from .suspicions import (
-    BETWEEN as BETWEEN,
-    compare_extracts as compare_extracts,
-    compare_sources as compare_sources,
-)
 from .table_proposal import (
     TableProposal as TableProposal,
     likely_outcomes as likely_outcomes,

@@ -32,9 +32,8 @@ FEWEST_MISSING = 10
 #: If a target's share of missing values exceeds the source's by more than this, a missing value does not mean the same
 #: at both. Chosen on simulated sites (docs/CONTRACTS.md).
 UNLIKE_MISSING = 0.2
-#: Share of a column's spread that rounding to 32 bits may change before an offset is subtracted, and share of its
-#: distinct values that may become equal to others.
-LARGEST_ROUNDING, LARGEST_COLLAPSE = 1e-4, 0.5
+#: Share of a column's spread that rounding to 32 bits may change before an offset is subtracted.
+LARGEST_ROUNDING = 1e-4
 #: The subgroup of patients whose value is missing.
 UNKNOWN = "unknown"
 _KINDS: Mapping[str, FeatureKind] = {"ordinal": "ordinal", "binary": "binary"}
@@ -291,14 +290,6 @@ def offset_of(numbers: Doubles) -> float:
     spreads = [spread for spread in (float(high - low), float(np.std(known - known[0]))) if spread > 0]
     rounding = float(np.abs(np.median(known))) * np.finfo(np.float32).epsneg
     return _typical(known) if spreads and rounding > LARGEST_ROUNDING * min(spreads) else 0.0
-
-
-def collapsed(numbers: Doubles, distinct: int) -> int:
-    """How many of the distinct values become equal to others when numbers (rows,) are encoded; 0 if it is not many."""
-    known = numbers[np.isfinite(numbers)]
-    encoded = (known - offset_of(known)).astype(np.float32)
-    lost = distinct - len(np.unique(encoded))
-    return lost if lost > LARGEST_COLLAPSE * distinct else 0
 
 
 def _coding(

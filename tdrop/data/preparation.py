@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from tdrop.base import ContractError, Indices, Mask, Unavailable, counted, did_you_mean
 from tdrop.contracts import (
@@ -29,12 +27,11 @@ from tdrop.contracts import (
     Step,
     validate_rows,
 )
-from tdrop.data.encode import collapsed
+from tdrop.data.comparison import compare_extracts
 from tdrop.data.hints import clean, hint_categories, hint_range, hint_unreadable, quote
 from tdrop.data.names import are_names, closest
 from tdrop.data.readers import fingerprint, read_batch, read_extract
-from tdrop.data.structure import sort_rows
-from tdrop.data.suspicions import accept, compare_extracts, find_suspicions
+from tdrop.data.suspicions import accept, find_suspicions, sort_rows
 from tdrop.data.units import check_units, convert
 from tdrop.data.values import LARGEST_NUMBER, as_labels, as_numbers, as_text, number_rows, unmatched_keys
 
@@ -134,7 +131,6 @@ def harmonise(raw: pd.DataFrame, contract: Contract, site: Site) -> Harmonised:
     wanted = [name for name in contract.names if name in named and name not in dropped]
     frame, unreadable = convert_columns(named[wanted], raw, contract, site, site.file)
     findings += _unmatched_labels(named[wanted], site)
-    findings += _collapsed_numbers(named, frame, contract)
     findings += raw.attrs.get("findings", ())
     hints = _hints(named, frame, unreadable, contract, site)
     return Harmonised(frame, np.asarray(raw.index, dtype=np.int64), unreadable, hints, tuple(findings))
@@ -192,37 +188,6 @@ def _unmatched_labels(named: pd.DataFrame, site: Site) -> Iterator[Finding]:
             severity: Severity = "table_warning" if len(keys) == len(labels) else "info"
             fix = f"check how they are written under `categories` in {site.file}"
             yield Finding(f"{name}.unmatched", name, severity, len(keys), len(labels), sentence, fix)
-
-
-def _collapsed_numbers(named: pd.DataFrame, frame: pd.DataFrame, contract: Contract) -> Iterator[Finding]:
-    """Yields columns whose numbers have so many digits, or are so large, that different values become one number."""
-    for column in contract.features:
-        if column.type not in NUMERIC_TYPES or column.name not in frame:
-            continue
-        numbers = frame[column.name].to_numpy(np.float64)
-        known = np.isfinite(numbers)
-        distinct = _count_distinct(named[column.name][known], numbers[known])
-        lost = collapsed(numbers, distinct) if distinct > 1 else 0
-        if lost:
-            words = f"column '{column.name}': {{count}} of {{total}} values look the same as others to a model"
-            fix = "send it with fewer digits, as a category, or give it role ignored in the table"
-            yield Finding(f"{column.name}.precision", column.name, "table_warning", lost, len(frame), words, fix)
-
-
-def _count_distinct(sent: pd.Series, numbers: NDArray[np.float64]) -> int:
-    """Returns how many different values were sent (rows,), also where 64 bits cannot hold all of their digits."""
-    if not len(numbers):
-        return 0
-    spread = np.subtract(*np.quantile(numbers, (0.75, 0.25)))
-    if spread > 1e4 * np.spacing(np.abs(numbers).max()):
-        return len(np.unique(numbers))
-    exact: set[object] = set()
-    for value in sent.unique():
-        try:
-            exact.add(Decimal(str(value).strip()))
-        except InvalidOperation:
-            exact.add(value)
-    return len(exact)
 
 
 def convert_columns(

@@ -29,8 +29,7 @@ from tdrop.data.hints import Meanings, clean, guess_labels
 from tdrop.data.locations import Location, read_bytes
 from tdrop.data.names import CLOSE_ENOUGH, are_names, same_names, similarity, unit_in
 from tdrop.data.readers import kind_of, read_file
-from tdrop.data.suspicions import likely_unit, most_plausible_unit, share_within
-from tdrop.data.units import convert
+from tdrop.data.units import convert, find_other_unit, most_plausible_unit, share_within
 from tdrop.data.values import as_text, translate_labels
 
 #: With more labels than this, no map is guessed.
@@ -269,9 +268,9 @@ def _guess_unit(numbers: Doubles, column: Column, header: str, source: pd.Series
         share = share_within(converted, limits)
         if share >= BELIEVED:
             return named_unit, f"guess (likely): by its name, and {share:.0%} of the values are plausible then"
-    unit = None if source is None else likely_unit(column, source, pd.Series(numbers))
-    if unit is not None:
-        return unit, "guess (likely): by comparison with the source's values"
+    other = None if source is None else find_other_unit(column, source, pd.Series(numbers))
+    if other is not None and other.likely and other.molar_mass is None:
+        return other.unit, "guess (likely): by comparison with the source's values"
     if limits is None or share_within(numbers, limits) >= BELIEVED:
         return None
     best, share = most_plausible_unit(numbers, table_unit, column)

@@ -1,17 +1,20 @@
-"""Unit conversion with pint, and a few clinical units that pint does not know."""
+"""Converts units with pint, knows a few clinical units besides, and judges which unit numbers are in."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from tdrop.base import ContractError, Doubles
-from tdrop.contracts import Contract, Extract, Site
+from tdrop.contracts import Column, Contract, Extract, Interval, Site
+from tdrop.data.names import split_words
 
 _CLINICAL = ("international_unit = [international_unit] = IU", "cell = count = cells")
 
@@ -44,6 +47,10 @@ _LONGEST_UNIT = 60
 _LETTERS = re.compile(r"(?!.*//)[\w .,*/^()%°+\-]*")
 _POWER = re.compile(r"(?:\*\*|\^)")
 _SMALL_POWER = re.compile(r"(?<![)\s])(?:\*\*|\^)[+-]?\d{1,2}(?![\d.eE*^(]|\s*\*\*|\s*\^)")
+#: Columns with fewer values than this are not judged.
+FEW = 20
+#: Distances of quartiles on the log scale: from which a scale is suspicious, and to which another unit must reduce it.
+SUSPECT, CLOSE, VERY_CLOSE = 0.6, 0.5, 0.25
 
 
 @cache
@@ -150,3 +157,90 @@ def alternatives(unit: str, molar_mass: float | None = None) -> tuple[str, ...]:
         if not same:
             usable.append(other)
     return tuple(usable)
+
+
+def _in_other_units(raw: Doubles, stated: str, to: str, molar_mass: float | None) -> Iterator[tuple[str, Doubles]]:
+    """Yields each usual unit but `stated`, and raw numbers (rows,) converted from it to the table's unit."""
+    for unit in (to, *alternatives(to, molar_mass)):
+        if unit != stated:
+            yield unit, convert(raw, unit, to, molar_mass=molar_mass)
+
+
+def share_within(values: pd.Series | Doubles, limits: Interval) -> float:
+    """The share of the finite numbers (rows,) within limits; 0 without any."""
+    numbers = values.to_numpy(np.float64, na_value=np.nan) if isinstance(values, pd.Series) else values
+    numbers = numbers[np.isfinite(numbers)]
+    low, high = limits.ends
+    return float(((numbers >= low) & (numbers <= high)).mean()) if len(numbers) else 0.0
+
+
+def most_plausible_unit(raw: Doubles, stated: str, column: Column) -> tuple[str, float]:
+    """The usual unit other than `stated` in which most raw numbers (rows,) are plausible, and the plausible share."""
+    limits = column.plausible or column.range
+    if limits is None:
+        return "", 0.0
+    others = _in_other_units(raw, stated, str(column.unit), column.molar_mass)
+    shares = {unit: share_within(values, limits) for unit, values in others}
+    return max(shares.items(), key=lambda item: item[1], default=("", 0.0))
+
+
+@dataclass(frozen=True)
+class OtherUnit:
+    """Another unit in which a target's column would be similar to the source's.
+
+    Attributes:
+        unit: Its name.
+        ratio: The target's median divided by the source's.
+        likely: Whether it explains nearly all of the difference.
+        molar_mass: The molar mass that the conversion needs, if the table lacks it.
+    """
+
+    unit: str
+    ratio: float
+    likely: bool
+    molar_mass: float | None
+
+
+def find_other_unit(
+    column: Column, source: pd.Series, target: pd.Series, stated: str | None = None
+) -> OtherUnit | None:
+    """The unit that best explains why a target's values are far from the source's; None if they are not far.
+
+    Args:
+        column: The table's column.
+        source: The source's values in the table's unit.
+        target: The target's.
+        stated: The unit that the target says it sends; the table's unless given.
+    """
+    before, after = _quartiles(source), _quartiles(target)
+    if before is None or after is None or column.unit is None:
+        return None
+    to, stated, distance = column.unit, stated or column.unit, _distance(before, after)
+    if distance < SUSPECT:
+        return None
+    # The table may lack the molar mass, which then follows from the column's name.
+    mass = column.molar_mass or molar_mass_of(split_words(f"{column.name} {column.title}"), to)
+    raw = convert(after, to, stated, molar_mass=column.molar_mass)
+    others = {unit: _distance(before, quartiles) for unit, quartiles in _in_other_units(raw, stated, to, mass)
+              if (quartiles > 0).all()}  # fmt: skip
+    unit, closest = min(others.items(), key=lambda item: item[1], default=("", math.inf))
+    if closest > min(max(CLOSE, distance / 6), distance / 3):
+        return None
+    known = unit in (to, *alternatives(to, column.molar_mass))
+    likely = closest <= max(VERY_CLOSE, distance / 7)
+    return OtherUnit(unit, float(after[1] / before[1]), likely, None if known else mass)
+
+
+def _quartiles(values: pd.Series) -> Doubles | None:
+    """The quartiles (3,); None with too few values, or if a quartile is not positive."""
+    numbers = values.to_numpy(np.float64, na_value=np.nan)
+    numbers = numbers[np.isfinite(numbers)]
+    if len(numbers) < FEW:
+        return None
+    quartiles = np.quantile(numbers, [0.25, 0.5, 0.75])
+    return quartiles if (quartiles > 0).all() else None
+
+
+def _distance(source: Doubles, target: Doubles) -> float:
+    """The mean distance of quartiles (3,) on the log scale."""
+    return float(np.abs(np.log(target / source)).mean())
