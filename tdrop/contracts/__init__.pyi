@@ -54,5 +54,5 @@ from .table import (
     Subgroup as Subgroup,
     known_labels as known_labels,
 )
-from .validation import Prepared as Prepared, validate_rows as validate_rows
+from .validation import Harmonised as Harmonised, Prepared as Prepared, validate_rows as validate_rows
 from .yaml_file import parse_yaml as parse_yaml

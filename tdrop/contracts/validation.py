@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Any
 
@@ -60,59 +60,99 @@ class Prepared:
     suite: tuple[Expectation, ...]
 
 
+@dataclass(frozen=True)
+class Harmonised:
+    """An extract with the contract's names, units and types.
+
+    Attributes:
+        frame: Columns of the contract that the extract holds, in the contract's order: ids as text, numbers as
+            float64 in the contract's unit, ordinals and categories as categoricals of labels, binaries as 0 and 1.
+        rows: Line of each row in the extract (rows,).
+        unreadable: By column, which values were there but could not be read (rows,).
+        hints: By rule, what the values that break it look like and what to do.
+        findings: Findings so far.
+    """
+
+    frame: pd.DataFrame
+    rows: Indices
+    unreadable: Mapping[str, Mask]
+    hints: Mapping[str, str] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+
+
 def validate_rows(
-    frame: pd.DataFrame,
-    contract: Contract,
-    site: Site,
-    *,
-    rows: Indices | None = None,
-    unreadable: Mapping[str, Mask] | None = None,
-    findings: Sequence[Finding] = (),
-    hints: Mapping[str, str] | None = None,
-    aside: pd.DataFrame | None = None,
+    harmonised: Harmonised, contract: Contract, site: Site, aside: pd.DataFrame | None = None
 ) -> Prepared:
     """Checks a harmonised extract.
 
     Args:
-        frame: Columns by the contract's names, one row per patient.
+        harmonised: The extract.
         contract: The table.
         site: The site, for its name, role and duplicates policy.
-        rows: Line of each row in the extract (rows,); 1, 2, ... unless given.
-        unreadable: By column, which values were there but could not be read (rows,).
-        findings: Findings from before this check.
-        hints: By rule, advice that follows from the values as they were sent.
-        aside: Rows of the extract that are not patients and not in `frame`: id, row, rules.
+        aside: Rows of the extract that are not patients and not in the frame: id, row, rules.
     """
-    marks = {name: mask for name, mask in (unreadable or {}).items() if mask.any()}
+    frame, marks = harmonised.frame, harmonised.unreadable
     expectations = suite(
         contract, frame.columns, labels=site.role == "source", unreadable=marks, not_recorded=site.not_recorded
     )
-    expectations = [replace(item, fix=(hints or {}).get(item.rule) or item.fix) for item in expectations]
+    expectations = [replace(item, fix=harmonised.hints.get(item.rule) or item.fix) for item in expectations]
     table = _checkable(frame, contract, marks)
+    counts, broken = _broken_rules(table, expectations)
+    quarantined = np.isin(np.arange(len(table)), np.concatenate([np.array([], dtype=int), *broken.values()]))
+    repeated, conflicting = _repeated(table, contract, site, quarantined)
+    used_rows = ~quarantined & ~repeated
+    used = (frame if used_rows.all() else frame[used_rows]).reset_index(drop=True)
+    not_patients = 0 if aside is None else len(aside)
+    read, out = len(table) + not_patients, int(quarantined.sum()) + not_patients
+    failing = [item for item in expectations if item.rule in counts]
+    all_findings = (
+        *harmonised.findings,
+        *(_finding(item, counts[item.rule], len(table), contract, site) for item in failing),
+        *_table_findings(read, out, contract),
+        *_repeat_findings(read, int(repeated.sum()), conflicting, contract, site),
+        *_person_findings(used, contract),
+    )
+    rules = {**broken, f"{contract.id_column}.unique": np.flatnonzero(repeated)}
+    quarantine = list_quarantine(harmonised, contract, rules, aside)
+    if read != len(used) + len(quarantine):
+        raise DataError(
+            f"site '{site.name}': {read:,} rows were read but {len(used):,} used and {len(quarantine):,} quarantined "
+            "or repeated, which do not add up to that; please report this"
+        )
+    validation = Validation(
+        site=site.name,
+        title=site.title,
+        contract=contract.name,
+        contract_version=contract.version,
+        read=read,
+        used=len(used),
+        quarantined=out,
+        duplicates=int(repeated.sum()),
+        findings=sort_findings(all_findings),
+        stopped=stops(all_findings),
+        simulated=site.simulated,
+        public=site.public,
+    )
+    return Prepared(site, contract, validation, used, quarantine, tuple(expectations))
+
+
+def _broken_rules(
+    table: pd.DataFrame, expectations: Sequence[Expectation]
+) -> tuple[dict[str, int], Mapping[str, Indices]]:
+    """Returns how many rows break each broken rule, and, by rule that sets rows aside, their positions."""
     counts = dict(run_expectations(table, expectations, _STEP_COUNTS))
     for rule in counts:
         if rule.endswith(".plausible"):
             # An impossible value is counted once, as impossible: the plausible range lies within the possible one.
             counts[rule] -= counts.get(f"{rule.removesuffix('.plausible')}.range", 0)
-    failing = [
+    broken = [
         item
         for item in expectations
         if counts[item.rule] and not item.rule.endswith(".unique") and not _only_unreadable(item, counts, len(table))
     ]
-    critical = [item for item in failing if item.severity == "row_critical"]
-    broken = run_expectations(table, critical, _STEP_ROWS) if critical else {}
-    account = account_for(table, contract, site, broken, 0 if aside is None else len(aside))
-    used = (frame if account.used.all() else frame[account.used]).reset_index(drop=True)
-    all_findings = (
-        *findings,
-        *(_finding(item, counts[item.rule], len(table), contract, site) for item in failing),
-        *_table_findings(account, contract, site),
-        *_person_findings(used, contract),
-    )
-    lines = np.arange(1, len(frame) + 1) if rows is None else np.asarray(rows)
-    quarantine = _list_quarantine(frame, contract, lines, broken, account, aside)
-    validation = _validation(account, contract, site, all_findings)
-    return Prepared(site, contract, validation, used, quarantine, tuple(expectations))
+    critical = [item for item in broken if item.severity == "row_critical"]
+    rows = run_expectations(table, critical, _STEP_ROWS) if critical else {}
+    return {item.rule: counts[item.rule] for item in broken}, rows
 
 
 def _checkable(frame: pd.DataFrame, contract: Contract, marks: Mapping[str, Mask]) -> pd.DataFrame:
@@ -135,29 +175,6 @@ def _checkable(frame: pd.DataFrame, contract: Contract, marks: Mapping[str, Mask
 def _not_run(rule: str, column: str) -> DataError:
     how = "check its type and the rule in the table's YAML"
     return DataError(f"rule '{rule}' could not be run on column '{column}'; {how}")
-
-
-def _validation(account: Account, contract: Contract, site: Site, findings: tuple[Finding, ...]) -> Validation:
-    used, repeated = int(account.used.sum()), int(account.repeated.sum())
-    if account.read != used + account.set_aside + repeated:
-        raise DataError(
-            f"site '{site.name}': {account.read:,} rows were read but {used:,} used, {account.set_aside:,} quarantined "
-            f"and {repeated:,} duplicates do not add up to that; please report this"
-        )
-    return Validation(
-        site=site.name,
-        title=site.title,
-        contract=contract.name,
-        contract_version=contract.version,
-        read=account.read,
-        used=used,
-        quarantined=account.set_aside,
-        duplicates=repeated,
-        findings=sort_findings(findings),
-        stopped=stops(findings),
-        simulated=site.simulated,
-        public=site.public,
-    )
 
 
 def _only_unreadable(item: Expectation, counts: Mapping[str, int], rows: int) -> bool:
@@ -228,66 +245,21 @@ def _finding(expectation: Expectation, count: int, total: int, contract: Contrac
     return Finding(rule, column.name, severity, count, total, sentence, fix, about=about)
 
 
-@dataclass(frozen=True)
-class Account:
-    """Where every row of an extract went.
-
-    Attributes:
-        quarantined: Rows that break a row-critical rule (rows,).
-        repeated: Further rows of a patient who is already listed (rows,).
-        conflicting: Patients listed several times with differing values.
-        aside: How many rows are not patients and were not checked.
-    """
-
-    quarantined: Mask
-    repeated: Mask
-    conflicting: int
-    aside: int = 0
-
-    @property
-    def read(self) -> int:
-        """How many rows the extract has."""
-        return len(self.quarantined) + self.aside
-
-    @property
-    def set_aside(self) -> int:
-        """How many rows are neither used nor duplicates."""
-        return int(self.quarantined.sum()) + self.aside
-
-    @property
-    def used(self) -> Mask:
-        """Rows that are neither quarantined nor duplicates (rows,)."""
-        return ~self.quarantined & ~self.repeated
-
-
-def account_for(
-    table: pd.DataFrame, contract: Contract, site: Site, broken: Mapping[str, Indices], aside: int
-) -> Account:
-    """Decides where each row goes.
-
-    Args:
-        table: The rows that were checked.
-        contract: The table.
-        site: The site, for its duplicates policy.
-        broken: By row-critical rule, the positions of the rows that break it.
-        aside: How many rows are not patients and were not checked.
-    """
-    quarantined = np.zeros(len(table), dtype=bool)
-    for positions in broken.values():
-        quarantined[positions] = True
+def _repeated(table: pd.DataFrame, contract: Contract, site: Site, quarantined: Mask) -> tuple[Mask, int]:
+    """Returns further rows of a patient who is already listed (rows,), and how many patients have differing rows."""
     repeated = np.zeros(len(table), dtype=bool)
     if contract.id_column not in table:
-        return Account(quarantined, repeated, 0, aside)
+        return repeated, 0
     rows = table.loc[~quarantined, [name for name in contract.names if name in table]]
     ids = rows[contract.id_column]
     repeated[~quarantined] = ids.duplicated(keep="last" if site.duplicates == "last" else "first").to_numpy()
     distinct = rows[ids.duplicated(keep=False)].drop_duplicates()[contract.id_column]
-    return Account(quarantined, repeated, distinct[distinct.duplicated()].nunique(), aside)
+    return repeated, distinct[distinct.duplicated()].nunique()
 
 
-def _table_findings(account: Account, contract: Contract, site: Site) -> Iterator[Finding]:
-    """Yields findings about the table as a whole: its size, the share set aside, repeated patients."""
-    limits, read, out, name = contract.limits, account.read, account.set_aside, contract.id_column
+def _table_findings(read: int, out: int, contract: Contract) -> Iterator[Finding]:
+    """Yields findings about the size of the table and the share that was set aside."""
+    limits = contract.limits
     if read < limits.min_rows:
         sentence = f"the extract has {{count}} rows, at least {limits.min_rows:,} are needed"
         yield Finding("table.rows", None, "table_stop", read, read, sentence, "check that the export was complete")
@@ -295,14 +267,18 @@ def _table_findings(account: Account, contract: Contract, site: Site) -> Iterato
         sentence = f"{{count}} of {{total}} rows had to be set aside, more than the {limits.quarantine:.0%} allowed"
         fix = "fix the problems below that set rows aside"
         yield Finding("table.quarantine", None, "table_stop", out, read, sentence, fix)
-    repeated = int(account.repeated.sum())
-    if repeated:
-        too_many = repeated > limits.duplicates * read or site.duplicates == "refuse"
-        severity: Severity = "table_stop" if too_many else "table_warning"
-        many = "{count} of {total} rows repeat a patient (patients whose rows differ: {conflicting})"
-        fix = f"send one row per patient, or choose `duplicates: first` or `last` in {site.file}"
-        others = {"conflicting": account.conflicting}
-        yield Finding(f"{name}.unique", name, severity, repeated, read, f"column '{name}': {many}", fix, others=others)
+
+
+def _repeat_findings(read: int, repeated: int, conflicting: int, contract: Contract, site: Site) -> Iterator[Finding]:
+    """Yields a finding about patients who are listed more than once."""
+    if not repeated:
+        return
+    too_many = repeated > contract.limits.duplicates * read or site.duplicates == "refuse"
+    severity: Severity = "table_stop" if too_many else "table_warning"
+    many = "{count} of {total} rows repeat a patient (patients whose rows differ: {conflicting})"
+    fix = f"send one row per patient, or choose `duplicates: first` or `last` in {site.file}"
+    name, others = contract.id_column, {"conflicting": conflicting}
+    yield Finding(f"{name}.unique", name, severity, repeated, read, f"column '{name}': {many}", fix, others=others)
 
 
 def _person_findings(used: pd.DataFrame, contract: Contract) -> Iterator[Finding]:
@@ -314,21 +290,15 @@ def _person_findings(used: pd.DataFrame, contract: Contract) -> Iterator[Finding
     yield Finding("table.persons", None, "info", persons, len(used), "{total} rows of {count} persons")
 
 
-def _list_quarantine(
-    frame: pd.DataFrame,
-    contract: Contract,
-    lines: Indices,
-    broken: Mapping[str, Indices],
-    account: Account,
-    aside: pd.DataFrame | None,
+def list_quarantine(
+    harmonised: Harmonised, contract: Contract, broken: Mapping[str, Indices], aside: pd.DataFrame | None
 ) -> pd.DataFrame:
     """Returns every row that is not used, duplicates included: id, row, and the rules that it breaks."""
-    unique = {f"{contract.id_column}.unique": np.flatnonzero(account.repeated)}
-    rules = pd.concat([pd.Series(rule, index=positions) for rule, positions in {**broken, **unique}.items()])
+    rules = pd.concat([pd.Series(rule, index=positions) for rule, positions in broken.items()])
     rules = rules.groupby(level=0, sort=True).agg("; ".join) if len(rules) else rules
-    positions = rules.index.to_numpy(dtype=np.int64)
+    frame, positions = harmonised.frame, rules.index.to_numpy(dtype=np.int64)
     ids = frame[contract.id_column].iloc[positions].to_numpy(dtype=object) if contract.id_column in frame else None
-    columns = {"id": ids, "row": lines[positions], "rules": rules.to_numpy(dtype=object)}
+    columns = {"id": ids, "row": harmonised.rows[positions], "rules": rules.to_numpy(dtype=object)}
     listed = pd.DataFrame(columns, index=pd.RangeIndex(len(positions)))
     if aside is None or aside.empty:
         return listed

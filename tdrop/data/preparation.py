@@ -6,20 +6,21 @@ Nothing is guessed. A value that cannot be read becomes missing and is marked, s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tdrop.base import ContractError, Indices, Mask, Unavailable, counted, did_you_mean
+from tdrop.base import ContractError, Mask, Unavailable, counted, did_you_mean
 from tdrop.contracts import (
     NUMERIC_TYPES,
     Column,
     Contract,
     Extract,
     Finding,
+    Harmonised,
     Network,
     Prepared,
     Severity,
@@ -83,16 +84,8 @@ def prepare_frame(raw: pd.DataFrame, contract: Contract, site: Site, *, source: 
     patients, aside, findings = sort_rows(number_rows(raw, contract, site), contract, site)
     harmonised = harmonise(patients, contract, site)
     suspicions = find_suspicions(harmonised.frame, contract, site)
-    prepared = validate_rows(
-        harmonised.frame,
-        contract,
-        site,
-        rows=harmonised.rows,
-        unreadable=harmonised.unreadable,
-        hints=harmonised.hints,
-        findings=(*harmonised.findings, *(accept(finding, site) for finding in (*findings, *suspicions))),
-        aside=aside,
-    )
+    all_findings = (*harmonised.findings, *(accept(finding, site) for finding in (*findings, *suspicions)))
+    prepared = validate_rows(replace(harmonised, findings=all_findings), contract, site, aside)
     validation = prepared.validation
     if "attrition" in raw.attrs:
         steps = {**raw.attrs["attrition"], "rows used": validation.used}
@@ -100,26 +93,6 @@ def prepare_frame(raw: pd.DataFrame, contract: Contract, site: Site, *, source: 
     if source is not None:
         validation = validation.with_findings(compare_extracts(source, harmonised.frame, contract, site))
     return replace(prepared, validation=validation)
-
-
-@dataclass(frozen=True)
-class Harmonised:
-    """An extract with the contract's names, units and types.
-
-    Attributes:
-        frame: Columns of the contract that the extract holds, in the contract's order: ids as text, numbers as
-            float64 in the contract's unit, ordinals and categories as categoricals of labels, binaries as 0 and 1.
-        rows: Line of each row in the extract (rows,).
-        unreadable: By column, which values were there but could not be read (rows,).
-        hints: By rule, what the values that break it look like and what to do.
-        findings: Findings so far.
-    """
-
-    frame: pd.DataFrame
-    rows: Indices
-    unreadable: Mapping[str, Mask]
-    hints: Mapping[str, str]
-    findings: tuple[Finding, ...]
 
 
 def harmonise(raw: pd.DataFrame, contract: Contract, site: Site) -> Harmonised:

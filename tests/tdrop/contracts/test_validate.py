@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,18 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tdrop.base import DataError, Hidden, plain, read
-from tdrop.contracts import Contract, Disclosure, Expectation, Finding, Prepared, Site, Validation, suite, validate_rows
+from tdrop.contracts import (
+    Contract,
+    Disclosure,
+    Expectation,
+    Finding,
+    Harmonised,
+    Prepared,
+    Site,
+    Validation,
+    suite,
+    validate_rows,
+)
 from tdrop.disclosure import conceal_validation
 
 #: Reached for what no extract brings about: rows that do not add up, and how often the engine is asked.
@@ -150,9 +161,15 @@ VALUES: dict[str, list[Any]] = {
 ROW = st.fixed_dictionaries({name: maybe(st.sampled_from(values)) for name, values in VALUES.items()})
 
 
+def validated(
+    frame: pd.DataFrame, contract: Contract, site: Site, *, first: int = 1, unreadable: Mapping[str, Any] | None = None
+) -> Prepared:
+    return validate_rows(Harmonised(frame, np.arange(len(frame)) + first, unreadable or {}), contract, site)
+
+
 def assert_accounted_for(rows: list[dict[str, Any]]) -> None:
     """Quarantine holds exactly the rows that break a critical rule, and every other row is used or a duplicate."""
-    checked = validate_rows(frame_of(rows), CONTRACT, SITE)
+    checked = validated(frame_of(rows), CONTRACT, SITE)
     listed = {item["row"] - 1: set(item["rules"].split("; ")) for item in checked.quarantine.to_dict("records")}
     expected = {index: broken for index, row in enumerate(rows) if (broken := broken_rules(row))}
     duplicates = {index for index, rules in listed.items() if rules == {"key.unique"}}
@@ -185,7 +202,7 @@ def clean(rows: int = 30) -> pd.DataFrame:
 
 def check(frame: pd.DataFrame, **limits: Any) -> Prepared:
     contract = Contract.model_validate(TABLE | {"limits": TABLE["limits"] | limits})
-    return validate_rows(frame, contract, SITE)
+    return validated(frame, contract, SITE)
 
 
 def test_a_clean_extract_has_nothing_to_say() -> None:
@@ -227,7 +244,7 @@ def test_a_column_named_like_a_python_word_can_be_checked() -> None:
             ({"above": 2}, {"missing": False}, {"not_in": [1]}, {"above": {"column": "start"}})
         )
     ]
-    findings = validate_rows(frame, Contract.model_validate(TABLE | {"rules": rules}), SITE).validation.findings
+    findings = validated(frame, Contract.model_validate(TABLE | {"rules": rules}), SITE).validation.findings
     counts = {finding.rule: finding.count for finding in findings}
     assert counts == {"class.plausible": 30} | {f"rule_{index}": 30 for index in range(4)}
 
@@ -235,7 +252,7 @@ def test_a_column_named_like_a_python_word_can_be_checked() -> None:
 def test_unreadable_values_take_their_rows_out() -> None:
     frame = clean()
     mask = np.arange(len(frame)) == 4
-    checked = validate_rows(frame, CONTRACT, SITE, rows=np.arange(len(frame)) + 2, unreadable={"size": mask})
+    checked = validated(frame, CONTRACT, SITE, first=2, unreadable={"size": mask})
     assert checked.quarantine.to_dict("records") == [{"id": "k4", "row": 6, "rules": "size.readable"}]
 
 
@@ -267,14 +284,14 @@ def test_an_overridden_severity_is_obeyed() -> None:
     contract = Contract.model_validate(TABLE | {"columns": columns})
     frame = clean()
     frame.loc[0, "size"] = 99.0
-    checked = validate_rows(frame, contract, SITE)
+    checked = validated(frame, contract, SITE)
     assert checked.validation.used == len(frame)
     assert not checked.validation.stopped
     frame.loc[1, "size"] = 9.5
-    assert validate_rows(frame, contract, SITE).validation.stopped
+    assert validated(frame, contract, SITE).validation.stopped
     frame = clean()
     frame["size"] = np.nan
-    assert validate_rows(frame, contract, SITE).validation.stopped
+    assert validated(frame, contract, SITE).validation.stopped
 
 
 def test_a_table_rule_allows_its_share() -> None:
@@ -283,9 +300,9 @@ def test_a_table_rule_allows_its_share() -> None:
     contract = Contract.model_validate(TABLE | {"rules": [rule]})
     frame = clean(10)
     frame.loc[:1, "size"] = 9.0
-    assert not validate_rows(frame, contract, SITE).validation.stopped
+    assert not validated(frame, contract, SITE).validation.stopped
     frame.loc[:2, "size"] = 9.0
-    assert validate_rows(frame, contract, SITE).validation.stopped
+    assert validated(frame, contract, SITE).validation.stopped
 
 
 def test_an_extract_without_rows_or_columns_is_stopped_not_broken() -> None:
@@ -298,9 +315,9 @@ def test_an_extract_without_rows_or_columns_is_stopped_not_broken() -> None:
 
 def test_a_source_must_bring_its_labels() -> None:
     source = Site.model_validate({"name": "s", "title": "S", "table": "clinic", "role": "source", "location": "s.csv"})
-    stops = validate_rows(clean(), CONTRACT, source).validation.by_severity("table_stop")
+    stops = validated(clean(), CONTRACT, source).validation.by_severity("table_stop")
     assert [finding.rule for finding in stops] == ["died.present"]
-    assert not validate_rows(clean().assign(died=1.0), CONTRACT, source).validation.stopped
+    assert not validated(clean().assign(died=1.0), CONTRACT, source).validation.stopped
 
 
 def test_validation_survives_json() -> None:
@@ -315,11 +332,11 @@ def test_validation_survives_json() -> None:
 
 
 def test_rows_that_do_not_add_up_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    both = np.arange(len(clean())) == 0
-    account = validation_module.Account(quarantined=both, repeated=both, conflicting=0)
-    monkeypatch.setattr(validation_module, "account_for", lambda *_, **__: account)
+    monkeypatch.setattr(validation_module, "list_quarantine", lambda *_: pd.DataFrame())
+    frame = clean()
+    frame.loc[0, "size"] = 99.0
     with pytest.raises(DataError, match="do not add up"):
-        check(clean())
+        check(frame)
 
 
 def test_more_findings_can_stop_a_site() -> None:
