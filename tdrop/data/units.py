@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -18,20 +18,23 @@ from tdrop.data.names import split_words
 
 _CLINICAL = ("international_unit = [international_unit] = IU", "cell = count = cells")
 
-#: Usual units of the same kind, one kind per row.
-_ALTERNATIVES = (
-    ("days", "weeks", "months", "years", "hours"),
-    ("ng/mL", "ng/dL", "ug/dL", "mg/L", "mg/dL", "g/L", "g/dL", "pg/mL"),
-    ("mmol/L", "umol/L", "nmol/L", "pmol/L"),
-    ("mm", "cm", "m", "inch"),
-    ("kg", "g", "lb", "mg"),
-    ("mmHg", "kPa", "Pa"),
-    ("degC", "degF", "K"),
-    ("percent", "dimensionless"),
-    ("1/L", "1e3/L", "1e6/L", "1e9/L", "1/uL", "1e3/uL"),
-    ("kg/m^2", "g/cm^2"),
-    ("mm^2", "cm^2", "m^2"),
-)
+#: Usual units of the same kind, one kind per row, each as a multiple of one of them. They are converted without pint,
+#: whose import and tables take as long as all other parts of a small check.
+_USUAL_UNITS: tuple[Mapping[str, float], ...] = (
+    {"days": 24.0, "weeks": 168.0, "months": 730.5, "years": 8766.0, "hours": 1.0},
+    {"ng/mL": 1e3, "ng/dL": 10.0, "ug/dL": 1e4, "mg/L": 1e6, "mg/dL": 1e7, "g/L": 1e9, "g/dL": 1e10, "pg/mL": 1.0,
+     "ug/L": 1e3},
+    {"mmol/L": 1e9, "umol/L": 1e6, "nmol/L": 1e3, "pmol/L": 1.0},
+    {"mm": 1.0, "cm": 10.0, "m": 1e3, "inch": 25.4},
+    {"kg": 1e6, "g": 1e3, "lb": 453592.37, "mg": 1.0},
+    {"mmHg": 133.322387415, "kPa": 1e3, "Pa": 1.0},
+    {"percent": 1.0, "dimensionless": 100.0},
+    {"1/L": 1.0, "1e3/L": 1e3, "1e6/L": 1e6, "1e9/L": 1e9, "1/uL": 1e6, "1e3/uL": 1e9},
+    {"kg/m^2": 1.0, "g/cm^2": 10.0},
+    {"mm^2": 1.0, "cm^2": 100.0, "m^2": 1e6},
+)  # fmt: skip
+#: Their zeros differ, which needs pint.
+_TEMPERATURES = ("degC", "degF", "K")
 
 #: Molar masses in g/mol by the start of an analyte's name, to convert mg/dL to mmol/L and back.
 MOLAR_MASSES = {
@@ -40,7 +43,7 @@ MOLAR_MASSES = {
 _AMOUNTS = ("mg/dL", "mg/L", "g/L", "g/dL", "ug/dL", "ug/L", "mmol/L", "umol/L", "nmol/L")
 
 _EXAMPLES = "write it like ng/mL, umol/L, 1e9/L, years"
-_USUAL = frozenset(name for kind in _ALTERNATIVES for name in kind)
+_USUAL = (*(name for kind in _USUAL_UNITS for name in kind), *_TEMPERATURES)
 _ONE: Doubles = np.asarray([1.0])
 #: A unit is short, and its powers are small whole numbers: towers of powers would be computed for ever.
 _LONGEST_UNIT = 60
@@ -93,6 +96,9 @@ def convert(values: Doubles, unit: str, to: str, *, molar_mass: float | None = N
     """
     if unit == to:
         return values
+    for kind in _USUAL_UNITS:
+        if unit in kind and to in kind:
+            return np.asarray(values, dtype=np.float64) * (kind[unit] / kind[to])
     import pint
 
     try:
@@ -149,7 +155,8 @@ def alternatives(unit: str, molar_mass: float | None = None) -> tuple[str, ...]:
     """The usual units that can be converted to `unit` and differ from it."""
     usable = []
     probe = np.asarray([1.0, 100.0])
-    for other in (name for kind in _ALTERNATIVES for name in kind):
+    kinds = [kind for kind in _USUAL_UNITS if unit in kind]
+    for other in kinds[0] if kinds and molar_mass is None else _USUAL:
         try:
             same = np.allclose(convert(probe, other, unit, molar_mass=molar_mass), probe)
         except ContractError:
