@@ -142,17 +142,12 @@ def similarity(name: str, column: Column) -> float:
 
 def _spelling(name: str, other: str) -> float:
     """The similarity of two spellings; 0 up to 0.75, and for short names (age, wage and stage are different)."""
-    shorter, both = min(len(name), len(other)), len(name) + len(other)
-    # The lengths and the letters are quick upper bounds of the ratio, and rule most pairs out.
-    if shorter < 5 or 2 * shorter <= 0.75 * both or 2 * (_letters(name) & _letters(other)).total() <= 0.75 * both:
+    compared = SequenceMatcher(None, name, other)
+    # The quick upper bounds rule most pairs out.
+    if min(len(name), len(other)) < 5 or compared.real_quick_ratio() <= 0.75 or compared.quick_ratio() <= 0.75:
         return 0.0
-    ratio = SequenceMatcher(None, name, other).ratio()
+    ratio = compared.ratio()
     return ratio if ratio > 0.75 else 0.0
-
-
-@cache
-def _letters(name: str) -> Counter[str]:
-    return Counter(name)
 
 
 def _abbreviates(words: Sequence[str], others: Sequence[str]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,15 +43,47 @@ _LOOK_BYTES = 1 << 20
 
 @dataclass
 class Proposal:
-    """The proposal so far; each entry with why."""
+    """The lines of a site's YAML that its file suggests, by heading; and what else a person should know.
 
-    renames: dict[str, tuple[str, str]] = field(default_factory=dict)
-    units: dict[str, tuple[str, str]] = field(default_factory=dict)
-    categories: dict[str, Meanings] = field(default_factory=dict)
-    codes: dict[str, tuple[tuple[str, ...], str]] = field(default_factory=dict)
+    Attributes:
+        renames: One line per column with another name.
+        units: One line per column in another unit.
+        categories: One line per label with another spelling, below its column.
+        missing_codes: One line per column.
+        absent: Features without a column of a similar name, and whether an unused column could hold them.
+        numbered: Whether no column identifies the patients.
+        notes: Remarks.
+    """
+
+    renames: list[str] = field(default_factory=list)
+    units: list[str] = field(default_factory=list)
+    categories: list[str] = field(default_factory=list)
+    missing_codes: list[str] = field(default_factory=list)
     absent: dict[str, bool] = field(default_factory=dict)
     numbered: bool = False
     notes: list[str] = field(default_factory=list)
+
+    def rename(self, header: str, column: str, why: str = "") -> None:
+        """Proposes that a column of the file is a column of the table."""
+        self.renames.append(f"  {_line(json.dumps(header, ensure_ascii=False), column, why)}")
+
+    def lines(self, *, first: bool) -> Iterator[str]:
+        """Yields all lines; the first site of a table must have every feature."""
+        if self.numbered:
+            yield "number_rows: true    # guess (likely): no column identifies the patients"
+        for heading in ("renames", "units", "categories", "missing_codes"):
+            body = getattr(self, heading)
+            if body:
+                yield f"{heading}:" if any(not line.lstrip().startswith("#") for line in body) else f"# {heading}:"
+                yield from body
+        if not first:
+            sure = [name for name, perhaps in self.absent.items() if not perhaps]
+            doubtful = [name for name, perhaps in self.absent.items() if perhaps]
+            if sure:
+                yield _line("not_recorded", json.dumps(sure), "guess (likely): no unused column could hold it")
+            if doubtful:
+                yield _line("# not_recorded", json.dumps(doubtful), "also, if no unused column holds it")
+        yield from (f"# note: {note}" for note in self.notes)
 
 
 def propose_site(
@@ -84,7 +116,9 @@ def propose_site(
         _refuse_other_table(matched, raw, contract)
     else:
         matched = {column: header for column, header in headers.items() if contract.column(column).role != "ignored"}
-        proposal.renames = {header: (column, "") for column, header in headers.items() if header != column}
+        for column_name, header in headers.items():
+            if header != column_name:
+                proposal.rename(header, column_name)
         proposal.numbered = contract.id_column not in headers
     sources = sources_of(contract, network)
     for column in (contract.column(column_name) for column_name in matched):
@@ -94,12 +128,13 @@ def propose_site(
         codes = guess_codes(raw[header], raw.attrs, column)
         if codes:
             sure = "possible" if any(is_number(code) for code in codes) else "likely"
-            proposal.codes[column.name] = (codes, f"guess ({sure}): not values of this column")
+            why_codes = f"guess ({sure}): not values of this column"
+            proposal.missing_codes.append(f"  {_line(column.name, json.dumps(codes), why_codes)}")
         if column.type in NUMERIC_TYPES and column.unit is not None:
             numbers, _ = read_numbers(raw[header], raw.attrs, codes)
             source = None if beside is None else beside.get(column.name)
             if guess := _guess_unit(numbers[np.isfinite(numbers)], column, header, source):
-                proposal.units[column.name] = guess
+                proposal.units.append(f"  {_line(json.dumps(column.name), *guess)}")
         _propose_labels(column, raw[header], codes, _maps_of(sources, column), proposal)
     holds_outcome = any(label in matched for label in contract.label_columns)
     lines = [
@@ -107,7 +142,7 @@ def propose_site(
         f"location: {json.dumps(location_of(Path(file), network))}",
         _line("reader", json.dumps(reader), why),
     ]
-    return "\n".join([*lines, *_proposal_lines(proposal, contract, first=not sources)]) + "\n"
+    return "\n".join([*lines, *proposal.lines(first=not sources)]) + "\n"
 
 
 def require_new_site(name: str, network: Network) -> None:
@@ -176,7 +211,7 @@ def _match_columns(raw: pd.DataFrame, contract: Contract, proposal: Proposal) ->
             taken.add(name)
             if name != column_name:
                 sure = "likely" if score >= 0.85 else "possible"
-                proposal.renames[name] = (column_name, f"guess ({sure}): by its name")
+                proposal.rename(name, column_name, f"guess ({sure}): by its name")
 
     # Equal names come first, so that 400 columns are not all compared with each other.
     take((1.0, column.name, name) for column in wanted for name in same_names(column, names))
@@ -190,7 +225,7 @@ def _match_columns(raw: pd.DataFrame, contract: Contract, proposal: Proposal) ->
         proposal.numbered = header is None
         if header is not None:
             matched[contract.id_column] = header
-            proposal.renames[header] = (contract.id_column, "guess (possible): no two rows share a value")
+            proposal.rename(header, contract.id_column, "guess (possible): no two rows share a value")
     _note_absent(raw, contract, matched, proposal)
     return matched
 
@@ -302,9 +337,10 @@ def _propose_labels(
     if len(known) == len(labels) == 2 and len(common) == len(unknown) == 1:
         guessed[unknown[0]] = ((known - common).pop(), "guess (possible): the other of two")
     why = "guess (likely): as in the source's YAML"
-    proposal.categories[column.name] = {label: (category, why) for label, category in sorted(mapped.items())} | {
+    meanings = {label: (category, why) for label, category in sorted(mapped.items())} | {
         label: meaning for label, meaning in guessed.items() if meaning[0] != read[label]
     }
+    proposal.categories += _category_lines(column, meanings)
 
 
 def _maps_of(sources: Sequence[Site], column: Column) -> Mapping[str, str]:
@@ -357,40 +393,15 @@ def in_people(level: float) -> str:
     return f"1 in {round(1 / level):,}" if level <= 0.5 else f"{round(10 * level)} in 10"
 
 
-def _proposal_lines(proposal: Proposal, contract: Contract, *, first: bool) -> list[str]:
-    """The lines of all guesses; the first site of a table must have every feature."""
-    lines = []
-    if proposal.numbered:
-        lines.append("number_rows: true    # guess (likely): no column identifies the patients")
-    for key, entries in (("renames", proposal.renames), ("units", proposal.units)):
-        body = [f"  {_line(json.dumps(name, ensure_ascii=False), *entry)}" for name, entry in entries.items()]
-        lines += [f"{key}:", *body] if body else []
-    if proposal.categories:
-        guessed = any(meaning for labels in proposal.categories.values() for meaning, _ in labels.values())
-        lines.append("categories:" if guessed else "# categories:")
-        for column_name, labels in proposal.categories.items():
-            lines += _category_lines(column_name, labels, contract)
-    if proposal.codes:
-        lines.append("missing_codes:")
-        lines += [f"  {_line(name, json.dumps(codes), why)}" for name, (codes, why) in proposal.codes.items()]
-    sure = [name for name, perhaps in proposal.absent.items() if not perhaps]
-    doubtful = [name for name, perhaps in proposal.absent.items() if perhaps]
-    if sure and not first:
-        lines.append(_line("not_recorded", json.dumps(sure), "guess (likely): no unused column could hold it"))
-    if doubtful and not first:
-        lines.append(_line("# not_recorded", json.dumps(doubtful), "also, if no unused column holds it"))
-    return [*lines, *(f"# note: {note}" for note in proposal.notes)]
-
-
-def _category_lines(column_name: str, labels: Meanings, contract: Contract) -> list[str]:
-    known = ", ".join(known_labels(contract.column(column_name)))
-    lines = [f"  {column_name}:" if any(to is not None for to, _ in labels.values()) else f"  # {column_name}:"]
+def _category_lines(column: Column, labels: Meanings) -> Iterator[str]:
+    """Yields one line per label; as comments if nothing suggests what it means."""
+    yield f"  {column.name}:" if any(to is not None for to, _ in labels.values()) else f"  # {column.name}:"
     for label, (to, why) in labels.items():
         if to is None:
-            lines.append(f"    # {json.dumps(clean(label), ensure_ascii=False)}: one of {known}?")
+            shown, known = json.dumps(clean(label), ensure_ascii=False), ", ".join(known_labels(column))
+            yield f"    # {shown}: one of {known}?"
         else:
-            lines.append(f"    {_line(json.dumps(label, ensure_ascii=False), json.dumps(to), why)}")
-    return lines
+            yield f"    {_line(json.dumps(label, ensure_ascii=False), json.dumps(to), why)}"
 
 
 def _line(key: str, value: str, why: str) -> str:
