@@ -151,6 +151,8 @@ def _mark(
             panel.annotate(
                 f"v{moment.champion}", (spot, 1), xycoords=("data", "axes fraction"), fontsize=6, color=MUTED,
                 xytext=(2, -7), textcoords="offset points",
+                # The line of an alarm may run behind it.
+                bbox={"facecolor": "white", "linewidth": 0, "pad": 0.4}, zorder=5,
             )  # fmt: skip
         elif moment.outcomes:
             panel.axvline(spot, ymax=0.08, color=INK, linewidth=1.2)
