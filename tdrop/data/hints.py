@@ -155,7 +155,8 @@ def guess_labels(labels: Sequence[str], column: Column) -> Meanings:
     if set(known) == {"0", "1"}:
         return _as_answers(labels, column)
     numbered = _by_number(labels, column)
-    return _by_sex(labels, column) or {label: _guess_label(label, column, known, numbered) for label in labels}
+    paired = _by_sex(labels, column) or _by_answer(labels, known)
+    return paired or {label: _guess_label(label, column, known, numbered) for label in labels}
 
 
 def _as_answers(labels: Sequence[str], column: Column) -> Meanings:
@@ -202,6 +203,16 @@ def _by_sex(labels: Sequence[str], column: Column) -> Meanings:
         return {}
     why = "guess (likely): the same sex" if all(words) else "guess (possible): 1 is usually the code for male"
     return {label: (categories[sex], why) for label, sex in sexes.items()}
+
+
+def _by_answer(labels: Sequence[str], known: Sequence[str]) -> Meanings:
+    """Pairs yes and no with two categories of which one is a no: 0 and 10, none and airbag."""
+    no = [category for category in known if category.lower() in _NO]
+    if len(known) != 2 or len(no) != 1 or not all(label.lower() in (*_YES, *_NO) for label in labels):
+        return {}
+    other = next(category for category in known if category != no[0])
+    why = f"guess (possible): '{no[0]}' means no"
+    return {label: (no[0] if label.lower() in _NO else other, why) for label in labels}
 
 
 def _guess_label(
