@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
@@ -20,7 +19,7 @@ from flows.console import show_progress
 from flows.orchestration import prefect_server
 from flows.printer import Printer, contracts_option
 from tasks.settings import TransferSettings
-from tdrop.base import TdropError, Unavailable, UsageError, did_you_mean, plain
+from tdrop.base import TdropError, Unavailable, UsageError, did_you_mean, plain, read_record
 from tdrop.home import Workspace, busy_seconds, reset_spans, worker_processes
 from tdrop.methods import COMMITTEE, label, method_names
 
@@ -128,12 +127,13 @@ def run_rehearsal(
     """Rehearses a table and prints the result; raises if a site failed or nothing was recorded."""
     workspace = Workspace.at(contracts=contracts)
     from flows.rehearse import PAGE, rehearsal_folder, rehearse_table, require_rehearsable
+    from tdrop.report import describe_rehearsal
 
     sites = [site.name for site in require_rehearsable(workspace.network(), table)]
     with workers.ready(workspace, sites, console) as scheduler:
         rehearsal: Any = rehearse_table(table, settings, again, workers.sites_at_once, scheduler)
     console.print_result(plain(rehearsal))
-    for sentence in rehearsal.sentences():
+    for sentence in describe_rehearsal(rehearsal):
         console.print(f"- {sentence}")
     console.print(str(rehearsal_folder(workspace, table) / PAGE))
     if problems := [*rehearsal.failed.values(), *([rehearsal.not_recorded] if rehearsal.not_recorded else [])]:
@@ -161,8 +161,7 @@ def _print_results(workspace: Workspace, done: Mapping[str, TransferResult], con
     table.add_column("method")
     evaluations = {}
     for site in done:
-        text = (workspace.latest(site) / "evaluation.json").read_text(encoding="utf-8")
-        evaluations[site] = Evaluation.from_dict(json.loads(text))
+        evaluations[site] = read_record(Evaluation, workspace.latest(site) / "evaluation.json")
     if not done:
         return
     network = workspace.network()

@@ -55,7 +55,7 @@ from tdrop.home import (
     stage,
 )
 from tdrop.methods import load
-from tdrop.report import Provenance, ReportData, SiteSummary
+from tdrop.report import Provenance, ReportData, SiteSummary, describe_rehearsal
 from tdrop.served import Promotion
 from tdrop.shift import (
     SUPPORTED,
@@ -276,7 +276,7 @@ def rehearsal_sentences(workspace: Workspace) -> dict[str, str]:
     sentences = {}
     for file in sorted((workspace.root / REHEARSALS).glob(f"*/{REHEARSAL}")):
         with suppress(DataError):
-            sentences[file.parent.name] = read_record(Rehearsal, file).sentence()
+            sentences[file.parent.name] = describe_rehearsal(read_record(Rehearsal, file))[0]
     return sentences
 
 

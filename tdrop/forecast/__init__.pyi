@@ -8,7 +8,6 @@ from .estimators import (
     reference_risk as reference_risk,
     true_risk as true_risk,
 )
-from .influence import Influence as Influence, measure_influence as measure_influence
 from .ledger import (
     LedgerEntry as LedgerEntry,
     Observation as Observation,
@@ -29,6 +28,12 @@ from .listing import (
     expect_outcomes as expect_outcomes,
     inclusion as inclusion,
     size_list as size_list,
+)
+from .reasons import (
+    DropSplit as DropSplit,
+    Influence as Influence,
+    measure_influence as measure_influence,
+    split_drop as split_drop,
 )
 from .rehearsal import (
     REHEARSAL as REHEARSAL,
@@ -51,4 +56,3 @@ from .sites import (
     measure_kind as measure_kind,
     measure_site as measure_site,
 )
-from .split import DropSplit as DropSplit, split_drop as split_drop

@@ -6,7 +6,6 @@ choice without labels cost, and how far off the forecast was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -146,45 +145,3 @@ class Rehearsal:
             distances.append(abs(values[place] - others.mean()) / max(float(spread), 1e-6))
         most = int(np.argmax(distances))
         return self.sites[most] if distances[most] > ODD else None
-
-    def sentence(self) -> str:
-        """The sentence that reports quote."""
-        count = f"{len(self.sites)} rehearsals" if len(self.sites) != 1 else "1 rehearsal"
-        if not self.offs:
-            return f"In {count} no forecast could be made."
-        least, most = (self.kind.write(off) for off in (self.offs[0], self.offs[-1]))
-        off = least if least == most else f"{least} to {most}"
-        return (
-            f"In {count} on this network's labelled sites the forecast {self.kind.headline_title} was off by {off}, "
-            f"and {self.inside} of {len(self.offs)} intervals held."
-        )
-
-    def sentences(self) -> Sequence[str]:
-        """The findings, one sentence each."""
-        lines = [self.sentence()]
-        if self.sites:
-            regrets, title = [site.regret for site in self.sites], self.kind.headline_title
-            lines.append(
-                f"The method chosen without labels was {np.mean(regrets):.3g} behind the best in hindsight on average, "
-                f"{max(regrets):.3g} at worst ({title})."
-                if self.task == "regression"
-                else f"The method chosen without labels was {np.mean(regrets):.3f} {title} behind the best in "
-                f"hindsight on average, {max(regrets):.3f} at worst."
-            )
-        if (expected := self.next_site().get(self.kind.headline)) is not None:
-            mean, low, high = (self.kind.write(value) for value in (expected.mean, expected.low, expected.high))
-            article = "a" if self.task == "regression" else "an"
-            lines.append(
-                f"A new site of 1,000 patients may expect {article} {self.kind.headline_title} of {mean} ({low} to "
-                f"{high}); the interval is over patients and sites."
-            )
-        if (level := self.next_site().get("observed_expected")) is not None:
-            ratios = [site.seen.value("observed_expected") for site in self.sites]
-            lines.append(
-                f"The outcome happened {min(ratios):.2f} to {max(ratios):.2f} times as often as the risks said; "
-                f"at a new site expect {level.low:.2f} to {level.high:.2f} times."
-            )
-        odd = self.odd_site()
-        if odd is not None:
-            lines.append(f"{odd.title} differs from the other sites; look at its data before it teaches a new site.")
-        return lines

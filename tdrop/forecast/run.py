@@ -30,7 +30,7 @@ from tdrop.forecast.estimators import (
     estimate_risks,
     reference_risk,
 )
-from tdrop.forecast.influence import Influence
+from tdrop.forecast.reasons import Influence
 from tdrop.forecast.sites import HeldOutSite, NextSite, SiteNumber, expect_next, measure_held_out
 from tdrop.shift import effective_n
 

@@ -26,6 +26,7 @@ from .pages import (
 )
 from .sentences import (
     choice_sentence as choice_sentence,
+    describe_rehearsal as describe_rehearsal,
     evaluation_warnings as evaluation_warnings,
     left_out_sentence as left_out_sentence,
     shift_sentence as shift_sentence,

@@ -26,7 +26,7 @@ from tdrop.report.summary import report_summary, unknowns
 from tdrop.report.text import template_environment
 from tdrop.report.watch import WatchSummary
 from tdrop.served import Promotion
-from tdrop.watch import WATCHED_KINDS, WatchState
+from tdrop.watch import WatchState
 
 #: Stands where only the site can know.
 TO_FILL, TO_WRITE = "to be filled by the site", "to be written by the site"
@@ -118,14 +118,13 @@ def make_plan(data: ReportData, promotion: Promotion, state: WatchState) -> Docu
 
 def _write(kind: str, data: ReportData, promotion: Promotion, **values: Any) -> Document:
     """Fills the template and reads its fields."""
-    outcome, task = OUTCOME_KINDS[data.contract.task], data.contract.task
+    outcome = OUTCOME_KINDS[data.contract.task]
     rows = [data.evaluation.row(data.method, name, group=ALL) for name in outcome.first_page]
     text = _template().render(
         data=data,
         promotion=promotion,
         summary=report_summary(data),
         kind=outcome,
-        watched=WATCHED_KINDS[task],
         measured=[row for row in rows if row is not None and row.value is not None],
         worst=find_worst_group(data),
         limits=unknowns(data),

@@ -16,6 +16,7 @@ from tdrop.contracts import Contract
 from tdrop.data import BETWEEN, features_of
 from tdrop.disclosure import shown_mean
 from tdrop.evaluate import ALL, Evaluation, LeftOut
+from tdrop.forecast import Rehearsal
 from tdrop.metrics import FEWEST_EVENTS, OUTCOME_KINDS
 from tdrop.report.data import ReportData
 from tdrop.report.text import count, in_sentence, method_label, number, say, share
@@ -332,3 +333,16 @@ def site_sentences(data: ReportData) -> list[str]:
         most = max(moved, key=lambda source: source.moved)
         sentences.append(say("influence", name=data.source_titles.get(most.site, most.site), influence=most))
     return sentences
+
+
+def describe_rehearsal(rehearsal: Rehearsal) -> list[str]:
+    """Says what a rehearsal found; the first sentence is the one that reports quote."""
+    expected, odd = rehearsal.next_site(), rehearsal.odd_site()
+    headline, level = expected.get(rehearsal.kind.headline), expected.get("observed_expected")
+    return [
+        say("rehearsed", rehearsal=rehearsal),
+        *([say("rehearsed_choice", rehearsal=rehearsal)] if rehearsal.sites else []),
+        *([say("rehearsed_next", rehearsal=rehearsal, expected=headline)] if headline is not None else []),
+        *([say("rehearsed_level", rehearsal=rehearsal, level=level)] if level is not None else []),
+        *([say("rehearsed_odd", site=odd)] if odd is not None else []),
+    ]

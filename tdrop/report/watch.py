@@ -18,7 +18,6 @@ from tdrop.data import Encoder
 from tdrop.disclosure import disclose_moments, disclose_watch, limit, moment_counts
 from tdrop.served import Promotion
 from tdrop.watch import (
-    WATCHED_KINDS,
     RuleStanding,
     WatchNumbers,
     WatchState,
@@ -158,13 +157,10 @@ def _say(sentence: str, **values: Any) -> str:
 
 def _advice(state: WatchState, site: Site) -> list[str]:
     """A concept shift by its name, and what to do, one sentence per action."""
-    kind, from_batches = WATCHED_KINDS[state.task], site.batches is not None
-    shift = [_say("watch_concept_shift", kind=kind)] if is_concept_shift(state) else []
-    actions = advise(state)
-    return [
-        *shift,
-        *(_say("watch_action", action=name, state=state, kind=kind, from_batches=from_batches) for name in actions),
-    ]
+    from_batches = site.batches is not None
+    shift = [_say("watch_concept_shift", state=state)] if is_concept_shift(state) else []
+    actions = (_say("watch_action", action=name, state=state, from_batches=from_batches) for name in advise(state))
+    return [*shift, *actions]
 
 
 def _moved_most(numbers: WatchNumbers, encoder: Encoder) -> Iterator[MovedFeature]:
@@ -189,13 +185,13 @@ def _moved_most(numbers: WatchNumbers, encoder: Encoder) -> Iterator[MovedFeatur
 
 
 def _words(state: WatchState, rule: RuleStanding, numbers: WatchNumbers, *, leaving: bool) -> RuleWords:
-    known, kind = rule.rule in ("outcomes", "ranking"), WATCHED_KINDS[state.task]
+    known = rule.rule in ("outcomes", "ranking")
     patients = 0 if rule.stand == "not watched" else numbers.outcomes if known else numbers.patients
     # What was agreed stays at the site, where it tells of few patients.
     limits = not leaving and state.review is not None and state.loss is not None
-    about = {"rule": rule, "state": state, "kind": kind, "numbers": numbers, "patients": patients}
+    about = {"rule": rule, "state": state, "numbers": numbers, "patients": patients}
     sentence = _say("watch_rule", **about, known=known, crossed=rule.stand != "quiet", limits=limits)
-    question = _say("watch_question", rule=rule.rule, kind=kind, binary=state.task == "binary")
+    question = _say("watch_question", rule=rule.rule, state=state)
     line = None if rule.line is None else round(rule.line, 3)
     return RuleWords(rule.rule, question, rule.stand, sentence, patients, numbers.evidence.get(rule.rule), line)
 
@@ -265,8 +261,8 @@ def render_watch(
     threshold = limit(site.disclosure) if leaving else 0
     history: Sequence[Any] = disclose_moments(state.history, threshold) if threshold else state.history
     place_limit = None if state.further is None else round(state.further.limit, 2)
-    kind = WATCHED_KINDS[state.task]
-    titles = {"place": "Place among those it was made for", "review": kind.review_title, "loss": kind.loss_title}
+    review, loss = (_say("watched", task=state.task, word=f"{name} title") for name in ("review", "loss"))
+    titles = {"place": "Place among those it was made for", "review": review, "loss": loss}
     return render_template(
         "watch.html",
         site=site,
@@ -275,10 +271,11 @@ def render_watch(
         promotion=promotion,
         hidden=threshold,
         links=links or {},
-        kind=kind,
+        task=state.task,
+        tolerated=state.outcomes.tolerated,
         drawings={
             "evidence": figures.draw_evidence(history),
             "means": figures.draw_running_means(history, titles, place_limit),
-            "batches": figures.draw_watched_batches(history, kind.review_title),
+            "batches": figures.draw_watched_batches(history, review),
         },
     )

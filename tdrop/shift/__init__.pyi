@@ -1,4 +1,3 @@
-from .balance import Balance as Balance
 from .classifier import (
     FURTHEST_VALUE as FURTHEST_VALUE,
     fit_classifier as fit_classifier,
@@ -15,8 +14,14 @@ from .differences import (
     compare_features as compare_features,
     permutation_test as permutation_test,
 )
-from .estimate import Shift as Shift, estimate_shift as estimate_shift
+from .estimate import (
+    Shares as Shares,
+    Shift as Shift,
+    estimate_shares as estimate_shares,
+    estimate_shift as estimate_shift,
+)
 from .matching import (
+    Balance as Balance,
     Matching as Matching,
     count_within as count_within,
     match as match,
@@ -29,7 +34,6 @@ from .overlap import (
     density_ratio_weights as density_ratio_weights,
     effective_n as effective_n,
 )
-from .shares import Shares as Shares, estimate_shares as estimate_shares
 from .verdict import (
     SUPPORTED as SUPPORTED,
     Ground as Ground,

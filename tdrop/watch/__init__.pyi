@@ -1,7 +1,8 @@
-from .numbers import FeatureMean as FeatureMean, GroupPlace as GroupPlace, WatchNumbers as WatchNumbers
 from .patients import (
-    WATCHED_KINDS as WATCHED_KINDS,
+    FeatureMean as FeatureMean,
+    GroupPlace as GroupPlace,
     ScoredPatients as ScoredPatients,
+    WatchNumbers as WatchNumbers,
     describe_patients as describe_patients,
     new_test as new_test,
     relative_loss as relative_loss,

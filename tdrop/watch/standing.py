@@ -8,7 +8,6 @@ from typing import Literal
 
 import numpy as np
 
-from tdrop.watch.patients import WATCHED_KINDS
 from tdrop.watch.rules import CAUTION_LINE, LINE, STOP_LINE, Bet
 from tdrop.watch.state import WatchState
 
@@ -44,7 +43,7 @@ def rules_of(state: WatchState) -> tuple[RuleStanding, ...]:
     test = state.outcomes
     harm = _standing("harm", state.patients, state.harm, state.harm_peak, {"alarm": LINE})
     outcomes: dict[Stand, float] = {"alarm": STOP_LINE, "caution": CAUTION_LINE}
-    quality = (RuleStanding("ranking", _ranking(state), test.patients),) if WATCHED_KINDS[state.task].quality else ()
+    quality = (RuleStanding("ranking", _ranking(state), test.patients),) if state.task != "regression" else ()
     return (
         _of_bet("further", state.further, "alarm"),
         _of_bet("nearer", state.nearer, "caution"),

@@ -14,8 +14,18 @@ from numpy.typing import NDArray
 
 from tdrop.base import DataError, Doubles, Feature, Numbers, Task, by_first_number
 from tdrop.metrics import FEWEST_EVENTS, delong
-from tdrop.watch.numbers import FeatureMean, FeatureSums, GroupPlace, WatchNumbers
-from tdrop.watch.patients import UNKNOWN, USED_UP, KnownPatients, ScoredPatients, new_persons, new_test
+from tdrop.watch.patients import (
+    UNKNOWN,
+    USED_UP,
+    FeatureMean,
+    FeatureSums,
+    GroupPlace,
+    KnownPatients,
+    ScoredPatients,
+    WatchNumbers,
+    new_persons,
+    new_test,
+)
 from tdrop.watch.reference import NORMAL, DistanceScale
 from tdrop.watch.rules import ALPHA, Bet, RiskTest, RunningMean
 

@@ -1,5 +1,6 @@
-"""Why accuracy dropped: different patients, or different outcomes for the same (Cai, Namkoong, Yadlowsky 2023).
+"""Reasons for the numbers at a site: why accuracy dropped, and what each source contributes to the risks.
 
+Accuracy drops because of different patients, or of different outcomes for the same (Cai, Namkoong, Yadlowsky 2023).
 With P the source, Q the target and S the population they share (density proportional to p q / (p + q)), and R_P, R_Q
 the mean loss given a patient's features at each site:
 
@@ -8,6 +9,8 @@ the mean loss given a patient's features at each site:
                       + [E_Q R_Q - E_S R_Q]     patients: from the shared to the target's
 
 Source rows are shared with weight P(target | x), target rows with P(source | x), at equal priors: both bounded.
+
+What a source contributes is told by a logistic regression on the pool, with and without it.
 """
 
 from __future__ import annotations
@@ -18,9 +21,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.base import DataError, Doubles
+from tdrop.base import Cohort, Count, DataError, Doubles
+from tdrop.methods import build
 from tdrop.metrics import count_blocks, percentile_interval
 
+#: Refits behind a risk: their mean is what moves.
+REFITS = 5
+#: Rows behind a fit, at most.
+MOST_ROWS = 20_000
 SPLIT_RESAMPLES = 500
 
 
@@ -131,3 +139,56 @@ def _steps(sides: Any, base: Any, shared: Any, counts: Any) -> Doubles:
 
 def _part(value: float, drawn: Doubles) -> DropPart:
     return DropPart(float(value), *percentile_interval(drawn))
+
+
+@dataclass(frozen=True)
+class Influence:
+    """What a site's risks would be without one source.
+
+    Attributes:
+        site: Name of the source.
+        patients: Of it.
+        mean_risk: Of the target's patients, by all sources.
+        mean_risk_without: The same without this one.
+        moved: Mean absolute difference of a patient's risk.
+    """
+
+    site: str
+    patients: Count
+    mean_risk: float
+    mean_risk_without: float
+    moved: float
+
+
+def measure_influence(source: Cohort, target: Cohort) -> tuple[Influence, ...]:
+    """Leaves each source out in turn; empty with one source, or where the others have one kind of outcome only.
+
+    Args:
+        source: Labelled patients of several sites, with `origins`.
+        target: The site in question; its outcomes are not read.
+    """
+    if source.origins is None or source.y is None or source.task != "binary" or not len(target):
+        return ()
+    sites, counts = np.unique(source.origins, return_counts=True)
+    if len(sites) < 2:
+        return ()
+    remaining = source
+    if len(source) > MOST_ROWS:
+        rows = np.random.default_rng([0, 12]).choice(len(source), MOST_ROWS, replace=False)
+        remaining = source.take(np.sort(rows))
+    whole = _risks(remaining, target)
+    results = []
+    for site, count in zip(sites, counts, strict=True):
+        assert remaining.origins is not None
+        rest = remaining.take(remaining.origins != site)
+        if rest.y is None or len(np.unique(rest.y)) < 2:
+            continue
+        risks = _risks(rest, target)
+        moved = float(np.abs(risks - whole).mean())
+        results.append(Influence(str(site), int(count), float(whole.mean()), float(risks.mean()), moved))
+    return tuple(results)
+
+
+def _risks(source: Cohort, target: Cohort) -> Doubles:
+    fitted = build("logistic_regression", refits=REFITS).fit(source, target.unlabelled(), seed=0)
+    return np.asarray(fitted.summarise(target.X, REFITS, seed=0).mean, dtype=np.float64)
