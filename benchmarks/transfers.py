@@ -26,7 +26,6 @@ from tdrop.choose import (
     Score,
     make_choice,
     pick_members,
-    refit,
     score_trial,
     tune,
     weigh_out_of_fold,
@@ -114,7 +113,7 @@ def measure_sides(sides: Sides, methods: Sequence[str], trials: int, quick: bool
         folds = weigh_out_of_fold(name, tuned.out_of_fold, source, weights)
         scores[name] = Score(name, build(name).has_samples, tuned.picked, folds)
         held_out[name] = tuned.out_of_fold
-        fitted = refit(name, tuned.picked, source, target, seed=0)
+        fitted = build(name, **tuned.picked.settings).fit(source, target.unlabelled(), None, seed=0)
         risks[name] = fitted.summarise(target.X, PASSES, seed=0).mean.astype(np.float64)
     members = pick_members(list(scores.values()))
     if members:

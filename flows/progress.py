@@ -56,7 +56,7 @@ def _expected(forecast: Forecast, chosen: str) -> str:
 
 
 def _evaluated(ref: Ref) -> str:
-    evaluation = Evaluation.from_dict(ref.json("evaluation.json"))
+    evaluation = ref.record(Evaluation, "evaluation.json")
     known = f"{evaluation.patients:,} patients, {evaluation.labelled:,} with known outcome"
     refused = (ref.path / files.REFUSED).is_file()
     return f"{known}; the label file was refused, its report says why" if refused else known

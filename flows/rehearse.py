@@ -176,7 +176,7 @@ def _set(environment: Mapping[str, str | None]) -> None:
 def _open_outcomes(workspace: Workspace, site: Site, task: Task) -> RehearsedSite | None:
     """The result of one site by its outcomes; None if its main metric cannot be measured."""
     folder, first = workspace.latest(site.name), OUTCOME_KINDS[task].headline
-    evaluation = Evaluation.from_dict(json.loads((folder / "evaluation.json").read_text(encoding="utf-8")))
+    evaluation = read_record(Evaluation, folder / "evaluation.json")
     chosen = read_record(Choice, folder / "choice.json").method
     spread = have_samples(tuple(evaluation.methods))
     values = {method: evaluation.value(method, first) for method in evaluation.methods if spread.get(method, True)}

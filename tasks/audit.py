@@ -140,7 +140,7 @@ def audited_forecast(folder: Path, site: ResolvedSite, run: Run, evaluation: Ref
     assert labels is not None, "an audit begins with known outcomes"
     assert run.stages.forecast is not None, "and with a forecast"
     expected = run.stages.forecast.record(Forecast, files.FORECAST)
-    seen, y, task = Evaluation.from_dict(evaluation.json("evaluation.json")), labels.y, site.contract.task
+    seen, y, task = evaluation.record(Evaluation, "evaluation.json"), labels.y, site.contract.task
     audit = Audit(
         site=run.site,
         chosen=run.chosen,

@@ -144,4 +144,4 @@ def evaluate_site(
     known = None if labels is None else open_or_refuse(site, folder, cohort, labels)
     frame, unlike = pd.read_parquet(target.path / files.FRAME), unlike_patients(fitted)
     evaluation = measure_methods(site, load_predictions(fits), cohort, known, frame, unlike, bootstrap, tolerance)
-    write_json(folder / "evaluation.json", evaluation.to_dict())
+    write_record(folder / "evaluation.json", evaluation)

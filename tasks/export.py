@@ -20,7 +20,7 @@ from tasks.gather import moved_risks
 from tasks.labels import OUTCOMES, KnownLabels, measure_methods
 from tasks.run import EARLIER, Fits, Run
 from tasks.tracking import EXPERIMENTS, connect
-from tdrop.base import DataError, Floats, Indices, TdropError, plain, write_json, write_record
+from tdrop.base import DataError, Floats, Indices, TdropError, plain, write_record
 from tdrop.disclosure import (
     Published,
     Question,
@@ -233,7 +233,7 @@ def write_export(data: ReportData, folder: Path) -> SiteSummary:
 
 def write_numbers(data: ReportData, folder: Path) -> None:
     """Writes the numbers of a report, which passed disclosure, beside its page."""
-    write_json(folder / "evaluation.json", data.evaluation.to_dict())
+    write_record(folder / "evaluation.json", data.evaluation)
     write_record(folder / "shift.json", data.shift)
     write_record(folder / "validation.json", data.validation)
     write_record(folder / "choice.json", data.choice)
@@ -249,7 +249,7 @@ def leaving_evaluation(workspace: Workspace, run: Run) -> Evaluation:
     """A run's evaluation as it may leave, the same as in `leaving_data`."""
     policy = workspace.resolve(run.site).site.disclosure
     ref = _again(workspace, run) if limit(policy) else run.stages.evaluation
-    return disclose_evaluation(Evaluation.from_dict(ref.json("evaluation.json")), policy)
+    return disclose_evaluation(ref.record(Evaluation, "evaluation.json"), policy)
 
 
 def _again(workspace: Workspace, run: Run) -> Ref:
@@ -283,7 +283,7 @@ def counted_again(
     predictions = {method: [one.take(rows) for one in seeds] for method, seeds in load_predictions(fits).items()}
     frame, unlike = frame.iloc[rows].reset_index(drop=True), None if unlike is None else unlike[rows]
     numbers = measure_methods(site, predictions, patients, known, frame, unlike, bootstrap, tolerance)
-    write_json(folder / "evaluation.json", numbers.to_dict())
+    write_record(folder / "evaluation.json", numbers)
     like = propensity(source, patients, seed=SEED) if min(len(source), len(patients)) >= 2 else None
     write_record(folder / "shift.json", estimate_shift(source, patients, seed=SEED, fitted=like))
     write_record(folder / "matching.json", match(source, patients, seed=SEED, fitted=like))
@@ -310,7 +310,7 @@ def _over_stand_ins(workspace: Workspace, run: Run, whole: ReportData) -> Report
     stages, again = run.stages, _again(workspace, run)
     rows = stand_in_rows(workspace, whole.target_frame, whole.contract.person or whole.contract.id_column)
     known = _taken(KnownLabels.load(stages.evaluation.path / OUTCOMES), rows)
-    evaluation = Evaluation.from_dict(again.json("evaluation.json"))
+    evaluation = again.record(Evaluation, "evaluation.json")
     predictions = {method: [summary.take(rows) for summary in seeds] for method, seeds in whole.predictions.items()}
     binary = whole.contract.task == "binary"
     # Outcomes of a list were weighed by how its patients were picked, which stand-ins were not.

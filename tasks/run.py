@@ -121,7 +121,7 @@ class Run:
     @cached_property
     def evaluation(self) -> Evaluation:
         """The evaluation of every method."""
-        return Evaluation.from_dict(self.stages.evaluation.json("evaluation.json"))
+        return self.stages.evaluation.record(Evaluation, "evaluation.json")
 
     @cached_property
     def predictions(self) -> Summary:

@@ -35,7 +35,6 @@ from tdrop.choose import (
     pick_place,
     predict_folds,
     promising,
-    refit,
     score_trial,
     site_folds,
     site_weights,
@@ -151,7 +150,7 @@ def _try_with_site(site: ResolvedSite, encoded: Ref, matching: Ref, trials: Sequ
 def fit_model(folder: Path, rows: Ref, method: str, settings: Settings, seed: int) -> None:
     """Writes model/ and history.json: the picked settings, refitted on all labelled rows."""
     source, target = load_pair(rows.path)
-    fitted = refit(method, Trial(method, dict(settings)), source, target, seed=seed)
+    fitted = build(method, **settings).fit(source, target.unlabelled(), None, seed=seed)
     fitted.save(folder / files.MODEL)
     write_json(folder / files.HISTORY, list(fitted.history))
 

@@ -35,7 +35,6 @@ from .tuning import (
     pick_place as pick_place,
     pick_site_input as pick_site_input,
     promising as promising,
-    refit as refit,
     run_trial as run_trial,
     score_trial as score_trial,
     tune as tune,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tdrop.base import Cohort, Count, Described, Doubles, FitError, Fitted, Indices, Method, Task
+from tdrop.base import Cohort, Count, Described, Doubles, FitError, Indices, Method, Task
 from tdrop.choose.out_of_fold import (
     TUNING_FOLDS,
     TUNING_PASSES,
@@ -205,11 +205,6 @@ def _brier(task: Task, y: Doubles, risks: OutOfFold, weight: NDArray[Any] | None
     if task == "regression":
         return None
     return brier(y, risks.risk, weight) if task == "binary" else float(class_brier(y, risks.risk).mean())
-
-
-def refit(name: str, trial: Trial, source: Cohort, target: Cohort, *, seed: int) -> Fitted:
-    """Fits on all labelled source rows with the trial's settings, its number of steps among them."""
-    return build(name, **trial.settings).fit(source, target.unlabelled(), None, seed=seed)
 
 
 @dataclass(frozen=True)

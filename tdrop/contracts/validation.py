@@ -24,13 +24,6 @@ from tdrop.contracts.site import Site
 from tdrop.contracts.table import Contract
 from tdrop.contracts.yaml_file import shorten
 
-_SEVERITIES = {
-    "row_critical": "critical",
-    "table_stop": "critical",
-    "row_warning": "warning",
-    "table_warning": "warning",
-    "info": "info",
-}
 _STEP_COUNTS = {"result_format": "BASIC", "partial_unexpected_count": 0}
 _STEP_ROWS = {"result_format": "COMPLETE", "partial_unexpected_count": 0, "return_unexpected_index_query": False}
 #: Expectations that are run as one suite, on the columns that they are about.
@@ -206,9 +199,7 @@ def run_expectations(
             compiled = gx.ExpectationSuite(
                 name="contract",
                 expectations=[
-                    gx.expectations.registry.get_expectation_impl(item.type)(
-                        **item.kwargs, severity=_SEVERITIES[item.severity], meta={"rule": item.rule}
-                    )
+                    gx.expectations.registry.get_expectation_impl(item.type)(**item.kwargs, meta={"rule": item.rule})
                     for item in part
                 ],
             )

@@ -140,21 +140,14 @@ class Encoder:
         return np.column_stack(columns).astype(np.float32)
 
     def encode(
-        self,
-        frame: pd.DataFrame,
-        site_name: str,
-        y: ArrayLike | None = None,
-        *,
-        ids: ArrayLike | None = None,
-        persons: Indices | None = None,
+        self, frame: pd.DataFrame, site_name: str, y: ArrayLike | None = None, *, persons: Indices | None = None
     ) -> Cohort:
         """Returns the frame's patients, with outcomes y (rows,) if given; ids are the id column's, or 1, 2, ..."""
-        if ids is None:
-            ids = frame[self.id_column].to_numpy(dtype=str) if self.id_column in frame else np.arange(1, len(frame) + 1)
+        ids = frame[self.id_column].to_numpy(dtype=str) if self.id_column in frame else np.arange(1, len(frame) + 1)
         outcomes = None if y is None else np.asarray(y, dtype=np.float32)
         names = tuple(feature.name for feature in self.features)
         X = self.matrix(frame)
-        return Cohort(site_name, np.asarray(ids), names, X, outcomes, described=self.features, persons=persons)
+        return Cohort(site_name, ids, names, X, outcomes, described=self.features, persons=persons)
 
     def filled_in(self, frame: pd.DataFrame) -> list[str]:
         """By row, the columns whose missing value is filled in; "" where none is missing."""

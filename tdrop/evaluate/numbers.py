@@ -9,9 +9,10 @@ import numpy as np
 
 from tdrop import metrics
 from tdrop.base import Doubles, Floats, Indices, Mask, Summary, Task
+from tdrop.contracts import Decision
 from tdrop.data import CensoringModel
 from tdrop.evaluate.records import ALL, Over, Row, Why
-from tdrop.metrics import METRICS, DecisionLevels, Mean, MetricPart, Patients, Ranking, Ratio, Statistic, Total
+from tdrop.metrics import METRICS, Mean, MetricPart, Patients, Ranking, Ratio, Statistic, Total
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def patients_interval(name: str, fits: Sequence[FitNumbers]) -> tuple[float | No
 def resample_all(
     predictions: Mapping[str, Sequence[Summary]],
     labels: KnownOutcomes,
-    decision: DecisionLevels,
+    decision: Decision,
     groups: Mapping[str, Indices],
     unlike: Mask | None = None,
 ) -> dict[str, list[FitNumbers]]:
@@ -188,7 +189,7 @@ def rows_without_outcomes(
     site: str,
     method: str,
     summaries: Sequence[Summary],
-    decision: DecisionLevels,
+    decision: Decision,
     seeds: Sequence[int],
     groups: Mapping[str, Indices],
     unlike: Mask | None = None,

@@ -6,12 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from tdrop.base import DataError, Mark, html_table, plain, read, three_decimals
-
-#: The version of evaluation.json; a reader refuses one that it does not know.
-EVALUATION_FORM = 1
+from tdrop.base import Mark, html_table, three_decimals
 
 #: In `seed`: the mean over seeds. In `group`: every patient.
 ALL = "all"
@@ -84,6 +81,7 @@ class Evaluation:
         outcomes: How many of those had the outcome; None without labels.
         decision: The decision settings that referrals follow.
         rows: The numbers.
+        form: Version of evaluation.json; a reader refuses one that it does not know.
     """
 
     site: str
@@ -93,6 +91,7 @@ class Evaluation:
     outcomes: int | None
     decision: Mapping[str, Any]
     rows: tuple[Row, ...]
+    form: Literal[1] = 1
 
     def __repr__(self) -> str:
         """What was evaluated; the numbers are in `rows`."""
@@ -133,17 +132,3 @@ class Evaluation:
     def find_rows(self, methods: Sequence[str], metrics: Sequence[str], group: str = ALL) -> list[list[Row | None]]:
         """Returns the numbers of a table: by method one per metric, None where it was not computed."""
         return [[self._index.get((method, metric, ALL, group)) for metric in metrics] for method in methods]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns evaluation.json."""
-        return {"form": EVALUATION_FORM, **plain(self)}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Reads evaluation.json back."""
-        form = data.get("form")
-        if form != EVALUATION_FORM:
-            raise DataError(
-                f"this evaluation has form {form!r} and {EVALUATION_FORM} was expected; evaluate the site again"
-            )
-        return read(cls, {name: value for name, value in data.items() if name != "form"})

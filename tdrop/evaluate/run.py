@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from tdrop.base import DataError, Indices, Mask, Summary, by_first_number
+from tdrop.contracts import Decision
 from tdrop.data import CensoringModel
 from tdrop.evaluate.numbers import (
     KnownOutcomes,
@@ -19,7 +20,7 @@ from tdrop.evaluate.numbers import (
     rows_without_outcomes,
 )
 from tdrop.evaluate.records import Evaluation
-from tdrop.metrics import DecisionLevels, has_spread, likeliest, refer
+from tdrop.metrics import has_spread, likeliest, refer
 
 #: The method whose results the others are compared with, where it was run.
 REFERENCE_METHOD = "logistic_regression"
@@ -31,7 +32,7 @@ def evaluate_methods(
     site: str,
     predictions: Mapping[str, Sequence[Summary]],
     y: NDArray[Any] | None,
-    decision: DecisionLevels,
+    decision: Decision,
     *,
     seeds: Sequence[int],
     subgroups: Mapping[str, NDArray[Any]] | None = None,
@@ -136,7 +137,7 @@ def _group_rows(subgroups: Mapping[str, NDArray[Any]] | None, rows: int) -> dict
 def patients_table(
     ids: NDArray[Any],
     summary: Summary,
-    decision: DecisionLevels,
+    decision: Decision,
     unlike: Mask | None = None,
     moved_by: Sequence[str] | None = None,
     classes: Sequence[str] = (),

@@ -271,23 +271,22 @@ def _slope(y: Doubles, risk: Doubles, weights: Doubles | None = None) -> tuple[f
     return float(line[1]), float(np.linalg.pinv(information)[1, 1])
 
 
-def expect_next(sites: Sequence[HeldOutSite], rows: int, level: float = INTERVAL_LEVEL) -> dict[SiteNumber, NextSite]:
+def expect_next(sites: Sequence[HeldOutSite], rows: int) -> dict[SiteNumber, NextSite]:
     """What the next site may expect of each number; empty with fewer than FEWEST_HELD_OUT sites.
 
     Args:
         sites: Held-out sites.
         rows: Patients of the new site, whose own sampling error is part of what will be observed.
-        level: Of the intervals.
     """
     results: dict[SiteNumber, NextSite] = {}
     for number in SITE_NUMBERS:
         usable = [site for site in sites if getattr(site, number) is not None]
         if len(usable) >= FEWEST_HELD_OUT:
-            results[number] = _expect(number, usable, rows, level)
+            results[number] = _expect(number, usable, rows)
     return results
 
 
-def _expect(number: SiteNumber, sites: Sequence[HeldOutSite], rows: int, level: float) -> NextSite:
+def _expect(number: SiteNumber, sites: Sequence[HeldOutSite], rows: int) -> NextSite:
     scale = SCALES[number]
     values = np.clip([site.value(number) for site in sites], scale.low, scale.high)
     steepness = scale.steepness(values)
@@ -298,10 +297,10 @@ def _expect(number: SiteNumber, sites: Sequence[HeldOutSite], rows: int, level: 
     prior = scale.prior * (float(centre) if scale.relative else 1.0) * at_centre
     mixture = random_effects(scale.there(values), variances, prior)
     mean = mixture.mean
-    low, high = mixture.interval(new, level)
-    true = mixture.interval(0.0, level)
+    low, high = mixture.interval(new)
+    true = mixture.interval(0.0)
     step = 1 / float(scale.steepness(scale.back(np.array(mean))))
-    error = (true[1] - true[0]) / (2 * float(norm.ppf(0.5 + level / 2)))
+    error = (true[1] - true[0]) / (2 * float(norm.ppf(0.5 + INTERVAL_LEVEL / 2)))
     mean, low, high = (float(scale.back(np.array(value))) for value in (mean, low, high))
     return NextSite(mean, low, high, mixture.tau * step, error * step, len(sites))
 
@@ -349,7 +348,7 @@ class Mixture:
         """Standard deviation between sites."""
         return float(self.weights @ self.taus)
 
-    def interval(self, new_variance: float, level: float) -> tuple[float, float]:
+    def interval(self, new_variance: float) -> tuple[float, float]:
         """Central interval of what the next site shows, whose own sampling variance is given."""
         deviations = np.sqrt(self.taus**2 + self.variances + new_variance)
         most = 12 * float(deviations.max()) + float(np.ptp(self.means))
@@ -357,7 +356,7 @@ class Mixture:
         def excess(value: float, share: float) -> float:
             return float(self.weights @ norm.cdf(value, self.means, deviations)) - share
 
-        shares = ((1 - level) / 2, (1 + level) / 2)
+        shares = ((1 - INTERVAL_LEVEL) / 2, (1 + INTERVAL_LEVEL) / 2)
         low, high = (brentq(excess, self.mean - most, self.mean + most, args=(share,)) for share in shares)
         return float(low), float(high)
 

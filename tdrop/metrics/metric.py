@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tdrop.base import Doubles, Mask, Summary, Task
-from tdrop.metrics.referral import DecisionLevels, Referrals
+from tdrop.contracts import Decision
+from tdrop.metrics.referral import Referrals
 from tdrop.metrics.resampling import Statistic, calibration_statistic, fit_statistic
 from tdrop.metrics.scores import misclassified
 
@@ -40,7 +41,7 @@ class Patients:
     """
 
     summary: Summary
-    decision: DecisionLevels
+    decision: Decision
     referrals: Referrals
     y: Doubles = field(default_factory=lambda: np.zeros(0))
     weight: Doubles | None = None

@@ -8,12 +8,13 @@ learned from. None needs an outcome; INPT, retained error and net benefit do.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tdrop.base import Doubles, Indices, Mask, Summary, ascending, fixed_shuffle
+from tdrop.contracts import Decision
 from tdrop.metrics.scores import misclassified
 
 
@@ -85,19 +86,6 @@ def per_row_benefit(y: Doubles, risk: Doubles, threshold: float, referred: Mask 
     return benefit if referred is None else np.where(referred, y, benefit)
 
 
-class DecisionLevels(Protocol):
-    """What a site decides by, as `tdrop.contracts.Decision` has it."""
-
-    @property
-    def risk_level(self) -> float: ...
-    @property
-    def threshold(self) -> float: ...
-    @property
-    def interval_level(self) -> float: ...
-    @property
-    def capacity(self) -> float: ...
-
-
 @dataclass(frozen=True)
 class Referrals:
     """Who is referred and why, each (rows,).
@@ -136,19 +124,19 @@ def expected_error(summary: Summary) -> Doubles:
     return np.asarray(summary.sd, dtype=np.float64)
 
 
-def capacity_score(summary: Summary, decision: DecisionLevels) -> NDArray[Any]:
+def capacity_score(summary: Summary, decision: Decision) -> NDArray[Any]:
     """Returns what ranks patients for the capacity rule (rows,): expected loss, or sd where the site says so.
 
     Of several classes or a continuous outcome it is the expected error: there is no level to act at.
     """
-    if getattr(decision, "rank_by", "expected_loss") == "sd" and has_spread(summary):
+    if decision.rank_by == "sd" and has_spread(summary):
         return summary.sd
     if summary.task != "binary":
         return expected_error(summary)
     return expected_loss(summary.mean, decision.threshold)
 
 
-def referred_by_level(summary: Summary, decision: DecisionLevels) -> Mask:
+def referred_by_level(summary: Summary, decision: Decision) -> Mask:
     """Returns who is referred at the risk level (rows,); nobody without spread, or without a level."""
     if not has_spread(summary) or summary.task != "binary":
         return np.zeros(len(summary.mean), dtype=np.bool_)
@@ -156,7 +144,7 @@ def referred_by_level(summary: Summary, decision: DecisionLevels) -> Mask:
     return referred_at_level(summary.mean, high, decision.risk_level)
 
 
-def refer(summary: Summary, decision: DecisionLevels, unlike: Mask | None = None) -> Referrals:
+def refer(summary: Summary, decision: Decision, unlike: Mask | None = None) -> Referrals:
     """Finds who is referred, and why.
 
     Where a site bounds all referrals by its capacity, patients with more reasons come first, and among those with as
@@ -176,7 +164,7 @@ def refer(summary: Summary, decision: DecisionLevels, unlike: Mask | None = None
     )
     number = np.sum(reasons, axis=0)
     referred = number > 0
-    if getattr(decision, "within_capacity", False):
+    if decision.within_capacity:
         listed = np.zeros(rows, dtype=np.bool_)
         listed[ascending(-number, -score)[:count]] = True
         referred &= listed

@@ -24,7 +24,7 @@ from tasks.score import score_batch
 from tasks.settings import TransferSettings
 from tasks.tracking import connect, experiment_id
 from tasks.watch import read_watch
-from tdrop.base import DataError
+from tdrop.base import DataError, read_record
 from tdrop.evaluate import Evaluation
 from tdrop.home import Workspace, worker_processes
 from tdrop.watch import rules_of, stand_of
@@ -127,7 +127,7 @@ def test_the_numbers_are_scikit_learns(audited):
     latest = workspace.latest("south")
     told = pd.read_csv(latest / "patients.csv")
     known = pd.read_csv(workspace.root.parent / "outcomes.csv").set_index("id").loc[told["id"]]
-    evaluation = Evaluation.from_dict(json.loads((latest / "evaluation.json").read_text()))
+    evaluation = read_record(Evaluation, latest / "evaluation.json")
     method = json.loads((latest / "choice.json").read_text())["method"]
 
     def value(name: str) -> float:

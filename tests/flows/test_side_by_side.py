@@ -16,6 +16,7 @@ from tasks.publish import assemble
 from tasks.run import last_run
 from tasks.site_record import DIGITS
 from tasks.tracking import EXPERIMENTS, connect
+from tdrop.base import plain
 from tdrop.metrics import METRICS
 
 SITES = ("harbour", "lakeside", "quayside")
@@ -93,7 +94,7 @@ def test_four_at_once_twenty_times_lose_nothing(time, tmp_path, prefect_server):
 def what_leaves(workspace, site):
     """The site's evaluation as the record may hold it: where small counts are hidden, over stand-ins and rounded."""
     run = last_run(workspace, site)
-    return leaving_data(workspace, run, assemble(workspace, run)).evaluation.to_dict()
+    return plain(leaving_data(workspace, run, assemble(workspace, run)).evaluation)
 
 
 def values(evaluation, run) -> dict[str, float]:

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from report_cases import summarise
 
-from tdrop.base import Hidden
-from tdrop.contracts import Disclosure, Validation
+from tdrop.base import Hidden, plain, read
+from tdrop.contracts import Decision, Disclosure, Validation
 from tdrop.disclosure import (
     HIDDEN,
     bounds,
@@ -80,7 +80,7 @@ def draw(rows: int = 400, wrong: int = 40, seeds: int = 2, outcomes: int | None 
 
 
 def assess(predictions: Any, y: np.ndarray | None, groups: Any = None) -> Evaluation:
-    decision = type("Decision", (), {"risk_level": 0.15, "threshold": 0.5, "interval_level": 0.95, "capacity": 0.1})()
+    decision = Decision().model_copy(update={"threshold": 0.5})
     seeds = range(len(next(iter(predictions.values()))))
     return evaluate_methods("a", predictions, y, decision, seeds=seeds, bootstrap=20, subgroups=groups)
 
@@ -154,7 +154,7 @@ def test_disclosed_evaluation_is_still_a_valid_file() -> None:
     predictions, y = draw(wrong=4)
     y[:3] = np.nan
     shown = disclose_evaluation(assess(predictions, y, {"Stage": np.repeat(["T1", "T2"], [3, 397])}), POLICY)
-    assert Evaluation.from_dict(json.loads(json.dumps(shown.to_dict(), allow_nan=False))) == shown
+    assert read(Evaluation, json.loads(json.dumps(plain(shown), allow_nan=False))) == shown
 
 
 def test_errors_among_few_referred_patients_are_not_told() -> None:

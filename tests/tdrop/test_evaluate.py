@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 import stat
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -17,19 +17,11 @@ from report_cases import predict, summarise
 
 from tdrop import metrics
 from tdrop.base import DataError, Summary, plain, read
+from tdrop.contracts import Decision
 from tdrop.data import write_patients
 from tdrop.evaluate import Evaluation, Recalibration, evaluate_methods, patients_table, suggest_recalibration
 from tdrop.metrics import METRICS
 from tdrop.report import evaluation_warnings, row_text
-
-
-@dataclass(frozen=True)
-class Decision:
-    risk_level: float = 0.15
-    threshold: float = 0.15
-    interval_level: float = 0.95
-    capacity: float = 0.10
-
 
 METHODS = ("mlp", "mc_dropout", "logistic_regression")
 
@@ -187,7 +179,7 @@ def test_too_few_outcomes_are_said_and_not_estimated(events: int, words: str) ->
     assert row_text(row).startswith("not estimable (")
     assert evaluation.value("mc_dropout", "calibration_slope") is None
     assert evaluation.value("mc_dropout", "brier") is not None
-    json.dumps(evaluation.to_dict(), allow_nan=False)
+    json.dumps(plain(evaluation), allow_nan=False)
 
 
 @pytest.mark.parametrize(("events", "own"), [(12, True), (80, False)])
@@ -235,7 +227,7 @@ def test_three_errors_are_not_estimable() -> None:
 def test_the_same_call_gives_the_same_numbers_and_another_seed_others() -> None:
     predictions, y = draw(300, seeds=1)
     one, two, other = (
-        evaluate_methods("a", predictions, y, Decision(), seeds=(0,), bootstrap=50, seed=seed).to_dict()
+        plain(evaluate_methods("a", predictions, y, Decision(), seeds=(0,), bootstrap=50, seed=seed))
         for seed in (0, 0, 1)
     )
     assert one == two
@@ -245,17 +237,17 @@ def test_the_same_call_gives_the_same_numbers_and_another_seed_others() -> None:
 
 def test_a_file_comes_back_as_it_was_and_another_form_is_refused(labelled: tuple) -> None:
     evaluation, _, _ = labelled
-    written = json.loads(json.dumps(evaluation.to_dict(), allow_nan=False))
-    assert Evaluation.from_dict(written) == evaluation
-    with pytest.raises(DataError, match="form 7"):
-        Evaluation.from_dict({**written, "form": 7})
+    written = json.loads(json.dumps(plain(evaluation), allow_nan=False))
+    assert read(Evaluation, written) == evaluation
+    with pytest.raises(DataError, match="form"):
+        read(Evaluation, {**written, "form": 7})
 
 
 def test_a_damaged_file_is_refused_by_the_field_that_does_not_fit(labelled: tuple) -> None:
     evaluation, _, _ = labelled
-    written = evaluation.to_dict()
+    written = plain(evaluation)
     with pytest.raises(DataError, match="rows"):
-        Evaluation.from_dict({**written, "rows": [{**written["rows"][0], "value": "many"}]})
+        read(Evaluation, {**written, "rows": [{**written["rows"][0], "value": "many"}]})
 
 
 def test_the_documentation_has_the_definition_of_every_metric() -> None:
@@ -335,13 +327,9 @@ def test_patients_list_agrees_with_the_evaluation() -> None:
 
 
 def test_a_third_reason_and_a_capacity_that_bounds_them_all() -> None:
-    @dataclass(frozen=True)
-    class Bounded(Decision):
-        within_capacity: bool = True
-
     predictions, _ = draw(seeds=1)
     unlike = np.arange(600) % 50 == 0
-    for decision, most in ((Decision(), 600), (Bounded(), 60)):
+    for decision, most in ((Decision(), 600), (Decision(within_capacity=True), 60)):
         evaluation = evaluate_methods("a", predictions, None, decision, seeds=(0,), unlike=unlike)
         table = patients_table(np.arange(600), predictions["mc_dropout"][0], decision, unlike)
         assert table["refer"].sum() == evaluation.value("mc_dropout", "referred") <= most
@@ -393,13 +381,14 @@ def test_a_method_compared_with_itself_on_other_fits_shows_no_difference(
 
 
 def test_sd_ranks_the_capacity_share_where_a_site_says_so() -> None:
-    @dataclass(frozen=True)
-    class BySpread(Decision):
-        rank_by: str = "sd"
-
     summary = summarise(np.array([-1.7, 4.0, 3.0, 3.0]), np.array([0.001, 2.5, 0.01, 0.01]))
     ids = np.arange(4)
-    assert patients_table(ids, summary, BySpread(capacity=0.25))["refer"].tolist() == [False, True, False, False]
+    assert patients_table(ids, summary, Decision(capacity=0.25, rank_by="sd"))["refer"].tolist() == [
+        False,
+        True,
+        False,
+        False,
+    ]
     assert patients_table(ids, summary, Decision(capacity=0.25))["refer"].tolist() == [True, False, False, False]
 
 

@@ -10,7 +10,7 @@ from method_cases import QUICK, quick, small_cohorts
 from sklearn.datasets import load_iris
 
 from tdrop.base import Cohort, TdropError, UsageError
-from tdrop.choose import refit, tune
+from tdrop.choose import tune
 from tdrop.methods import build, method_names
 
 every_method = pytest.mark.parametrize("name", method_names())
@@ -95,7 +95,8 @@ def test_tuning_and_its_refit_are_sound_too(name, case):
     tuned = tune(name, source, target, np.arange(5), budget=2, base=base, passes=5)
     assert np.isfinite(tuned.out_of_fold.risk).all()
     assert np.isfinite([trial.log_loss for trial in tuned.trials]).all()
-    risk = refit(name, tuned.picked, source, target, seed=0).summarise(target.X, 7, seed=0).mean
+    fitted = build(name, **tuned.picked.settings).fit(source, target.unlabelled(), None, seed=0)
+    risk = fitted.summarise(target.X, 7, seed=0).mean
     assert np.isfinite(risk).all()
 
 
@@ -111,7 +112,8 @@ def test_a_source_of_300_rows_with_three_outcomes_per_fold_is_tuned_soundly(name
     share = 9 / 300
     entropy = -share * np.log(share) - (1 - share) * np.log(1 - share)
     assert tuned.picked.log_loss < entropy + 0.1
-    risk = refit(name, tuned.picked, source, source.unlabelled(), seed=0).summarise(X, 20, seed=0).mean
+    fitted = build(name, **tuned.picked.settings).fit(source, source.unlabelled(), None, seed=0)
+    risk = fitted.summarise(X, 20, seed=0).mean
     assert risk.mean() == pytest.approx(share, abs=0.03)
 
 
