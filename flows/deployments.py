@@ -44,10 +44,10 @@ CONTRACTS = "TDROP_CONTRACTS"
 POOL, TAG = "tdrop", "tdrop"
 HEADING = """\
 # Written by `tdrop deploy` from the sites' files: one deployment per target site, and one rehearsal per table of which
-# several sites have outcomes, whose schedule is yours to set here. The next `tdrop deploy` writes the file again. It
-# keeps other deployments, other top-level keys, and what you add to a site's `parameters` or change in its `work_pool`;
-# comments and other edits of a site's deployment are lost. Schedules are in UTC. A second run of a site waits for the
-# first (ENQUEUE): no run is lost, and one that then finds nothing changed costs a second.
+# several sites have outcomes, whose schedule is yours to set here. The next `tdrop deploy` writes the file again: what
+# it writes itself follows the sites' files, everything that you add stays, comments are lost. Schedules are in UTC. A
+# second run of a site waits for the first (ENQUEUE): no run is lost, and one that then finds nothing changed costs a
+# second.
 """
 #: Most items that a server returns per request.
 PAGE = 200
@@ -67,7 +67,7 @@ BODY = (
     "{{ event.resource['prefect.resource.name'] }}, {{ event.occurred.strftime('%Y-%m-%d %H:%M UTC') }}"
 )
 #: One deployment as the file has it, by Prefect's own keys.
-Entry = Mapping[str, Any]
+Entry = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -76,27 +76,18 @@ class Deployments:
 
     Attributes:
         text: The whole file.
-        sites: Names of the deployments that transfer to a site, which are the sites' names.
-        watches: Names of the deployments that watch a site's model.
-        rehearsals: Names of the deployments that rehearse a table.
+        by_flow: By flow, the names of its deployments. One that transfers to a site has the site's name.
         gone: Names of deployments in the file whose site, or whose site's `batches:`, no longer exists.
     """
 
     text: str
-    sites: tuple[str, ...]
-    watches: tuple[str, ...]
-    rehearsals: tuple[str, ...]
-    gone: tuple[str, ...]
-
-    @property
-    def by_flow(self) -> dict[str, tuple[str, ...]]:
-        """By flow, the names of its deployments."""
-        return {FLOW: self.sites, WATCH_FLOW: self.watches, REHEARSAL_FLOW: self.rehearsals}
+    by_flow: Mapping[str, Sequence[str]]
+    gone: Sequence[str]
 
     def to_json(self) -> dict[str, object]:
         """What `--json` prints of it."""
-        names = ("sites", "watches", "rehearsals", "gone")
-        return {"file": str(FILE), **{name: list(getattr(self, name)) for name in names}}
+        titles = {"sites": FLOW, "watches": WATCH_FLOW, "rehearsals": REHEARSAL_FLOW}
+        return {"file": str(FILE), **{title: self.by_flow[flow] for title, flow in titles.items()}, "gone": self.gone}
 
 
 def plan_file(existing: str, network: Network, contracts: str, *, remove: bool) -> Deployments:
@@ -110,30 +101,29 @@ def plan_file(existing: str, network: Network, contracts: str, *, remove: bool) 
     """
     document = _read(existing)
     entries = {entry.get("name"): entry for entry in document.get("deployments") or ()}
-    targets = {site.name: _entry(network, site, contracts, entries.get(site.name, {})) for site in network.targets}
-    watches = {
-        (name := f"{site.name}{WATCH_ENDING}"): _watch_entry(network, site, contracts, entries.get(name, {}))
-        for site in network.targets
-        if site.batches is not None
+    needed = {
+        FLOW: [_transfer_entry(network, site) for site in network.targets],
+        WATCH_FLOW: [_watch_entry(network, site) for site in network.targets if site.batches is not None],
+        REHEARSAL_FLOW: [_rehearsal_entry(table) for table in network.contracts if len(network.labelled(table)) > 1],
     }
-    rehearsals = {
-        (name := f"{table}{REHEARSAL_ENDING}"): _rehearsal_entry(name, table, contracts, entries.get(name, {}))
-        for table in network.contracts
-        if len(network.labelled(table)) > 1
-    }
-    if taken := sorted(targets.keys() & watches.keys()):
+    by_flow = {flow: [str(entry["name"]) for entry in group] for flow, group in needed.items()}
+    if taken := sorted({*by_flow[FLOW]} & {*by_flow[WATCH_FLOW]}):
         raise ContractError(f"site '{taken[0]}' has the name of another site's watch in {FILE}; rename the site")
-    wanted = {**targets, **watches, **rehearsals}
+    wanted = {
+        entry["name"]: _keep_additions(entries.get(entry["name"], {}), entry, contracts)
+        for group in needed.values()
+        for entry in group
+    }
     ours = {name for name, entry in entries.items() if entry.get("entrypoint") in OUR_ENTRYPOINTS}
     if foreign := sorted(entries.keys() & wanted.keys() - ours):
         raise ContractError(f"{FILE}: deployment '{foreign[0]}' has a site's name but another flow; rename it")
-    gone = tuple(sorted(ours - wanted.keys()))
+    gone = sorted(ours - wanted.keys())
     written = list(wanted.values())
     written += [entry for name, entry in entries.items() if name not in wanted and not (remove and name in gone)]
     # With flow style at the leaves a site takes nine lines.
     style: Any = {"sort_keys": False, "allow_unicode": True, "width": 110, "default_flow_style": None}
     text = HEADING + yaml.safe_dump({"name": "tdrop", **document, "deployments": written}, **style)
-    return Deployments(text, tuple(targets), tuple(watches), tuple(rehearsals), gone)
+    return Deployments(text, by_flow, gone)
 
 
 def _read(existing: str) -> dict[str, Any]:
@@ -151,26 +141,24 @@ def _read(existing: str) -> dict[str, Any]:
     return dict(document)
 
 
-def _entry(network: Network, site: Site, contracts: str, existing: Entry) -> Entry:
+def _transfer_entry(network: Network, site: Site) -> Entry:
     """The deployment that transfers to a site."""
-    tags = [f"site:{site.name}", f"table:{site.table}"]
-    tags += [f"source:{source.name}" for source in network.sources_of(site)]
+    sources = (f"source:{source.name}" for source in network.sources_of(site))
     return {
         "name": site.name,
         "description": f"Transfer to {site.title}",
         "entrypoint": ENTRYPOINT,
-        "parameters": {**_kept_parameters(existing), "site": site.name},
+        "parameters": {"site": site.name},
         "schedules": _schedules(site.schedule),
-        "tags": [TAG, *tags, *(["simulated"] if site.simulated else [])],
-        **_where_it_runs(contracts, existing),
+        "tags": [TAG, f"site:{site.name}", f"table:{site.table}", *sources, *(["simulated"] if site.simulated else [])],
     }
 
 
-def _watch_entry(network: Network, site: Site, contracts: str, existing: Entry) -> Entry:
+def _watch_entry(network: Network, site: Site) -> Entry:
     """The deployment that watches a site's model, on the schedule of its batches."""
     assert site.batches is not None
     return {
-        **_entry(network, site, contracts, existing),
+        **_transfer_entry(network, site),
         "name": f"{site.name}{WATCH_ENDING}",
         "description": f"Watch of the model at {site.title}",
         "entrypoint": WATCH_ENTRYPOINT,
@@ -178,16 +166,14 @@ def _watch_entry(network: Network, site: Site, contracts: str, existing: Entry) 
     }
 
 
-def _rehearsal_entry(name: str, table: str, contracts: str, existing: Entry) -> Entry:
-    """The deployment that rehearses a table; keeps a schedule that a person set in the file."""
+def _rehearsal_entry(table: str) -> Entry:
+    """The deployment that rehearses a table; its schedule is a person's."""
     return {
-        "name": name,
+        "name": f"{table}{REHEARSAL_ENDING}",
         "description": f"Rehearsal of table {table}: every labelled site plays the new one",
         "entrypoint": REHEARSAL_ENTRYPOINT,
-        "parameters": {**_kept_parameters(existing), "table": table},
-        "schedules": existing.get("schedules") or [],
+        "parameters": {"table": table},
         "tags": [TAG, f"table:{table}"],
-        **_where_it_runs(contracts, existing),
     }
 
 
@@ -195,20 +181,22 @@ def _schedules(cron: str | None) -> list[dict[str, str]]:
     return [] if cron is None else [{"cron": cron}]
 
 
-def _kept_parameters(existing: Entry) -> dict[str, Any]:
-    """Parameters that a person added; earlier versions wrote the folder of contracts among them."""
-    return {name: value for name, value in (existing.get("parameters") or {}).items() if name != "contracts"}
+def _keep_additions(existing: Entry, entry: Entry, contracts: str) -> Entry:
+    """The entry with what a person added to the present one; runs one at a time, by default on the pool of the network.
+
+    Version 0.1 wrote the folder of contracts among the parameters, which a flow refuses now.
+    """
+    (existing.get("parameters") or {}).pop("contracts", None)
+    usual = {**entry, "schedules": entry.get("schedules", []), "work_pool": {"name": POOL}}
+    limit = {"limit": 1, "collision_strategy": "ENQUEUE"}
+    pool = {"job_variables": {"env": {CONTRACTS: contracts}}}
+    return _merge(_merge(usual, existing), {**entry, "concurrency_limit": limit, "work_pool": pool})
 
 
-def _where_it_runs(contracts: str, existing: Entry) -> Entry:
-    """Concurrency and work pool: one run at a time, on the pool that a person set or the default one."""
-    pool = existing.get("work_pool") or {"name": POOL}
-    variables = pool.get("job_variables") or {}
-    environment = {**(variables.get("env") or {}), CONTRACTS: contracts}
-    return {
-        "concurrency_limit": {"limit": 1, "collision_strategy": "ENQUEUE"},
-        "work_pool": {**pool, "job_variables": {**variables, "env": environment}},
-    }
+def _merge(before: Entry, after: Entry) -> Entry:
+    """Both entries as one; where they differ, the second stands."""
+    nested = [name for name, value in after.items() if isinstance(value, dict) and isinstance(before.get(name), dict)]
+    return {**before, **after, **{name: _merge(before[name], after[name]) for name in nested}}
 
 
 def write_file(network: Network, contracts: str, *, remove: bool) -> tuple[Deployments, bool]:

@@ -20,8 +20,10 @@ from tdrop.served import SERVED, SealedCopy, model_name
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import ModelVersion
+    from mlflow.models import ModelSignature
 
     from tasks.site_record import SiteRecord
+    from tdrop.contracts import Contract
     from tdrop.served import CalibrationLine
 
 #: Alias of the model behind a site's last report.
@@ -64,34 +66,43 @@ def line_tag(line: CalibrationLine) -> str:
 
 
 def log_model(served: Path, record: SiteRecord, method: str) -> Any:
-    """Logs a method's model below the active run; the chosen one with an example of its input, which takes longest."""
-    import mlflow
-    import pandas as pd
-    from mlflow.models import infer_signature
+    """Logs a method's model below the active run.
 
-    example = pd.DataFrame(list(record.example))
-    classes = {"class": ["a"]} if "class" in record.predicted else {}
-    predicted = pd.DataFrame({**{column: [0.1] for column in record.predicted}, **classes, "refer": [False]})
+    MLflow would try an example of its input on the model, which refuses to predict before a person promoted it.
+    """
+    import mlflow
+
+    # A copy that only its owner may read: MLflow keeps a file's permissions.
+    code = shutil.copyfile(Path(__file__).with_name("served_model.py"), served.parent / "served_model.py")
+    code.chmod(0o600)
     with _logging_a_model, warnings.catch_warnings():
         # That an example is missing is our choice.
         warnings.simplefilter("ignore")
         return mlflow.pyfunc.log_model(
             name=method,
-            python_model=str(_private_copy(Path(__file__).with_name("served_model.py"), served.parent)),
+            python_model=str(code),
             artifacts={"transfer": str(served)},
-            signature=infer_signature(example, predicted),
-            input_example=example if method == record.chosen else None,
+            signature=_signature(record.contract),
             pip_requirements=requirements(),
             tags={**record.tags, "method": method, "chosen": str(method == record.chosen).lower()},
         )
 
 
-def _private_copy(file: Path, folder: Path) -> Path:
-    """A copy with permissions for the owner only, which MLflow keeps."""
-    copy = folder / file.name
-    copy.touch(mode=0o600)
-    shutil.copyfile(file, copy)
-    return copy
+def _signature(contract: Contract) -> ModelSignature:
+    """The columns that a model reads and those that it returns."""
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, Schema
+
+    texts = {"categorical", "ordinal"}
+    read = {column.name: "string" if column.type in texts else "double" for column in contract.features}
+    returned = dict.fromkeys(("risk" if contract.task == "binary" else "value", "sd", "low", "high"), "double")
+    if contract.task == "classes":
+        returned = {"class": "string", **dict.fromkeys((*(f"p_{name}" for name in contract.classes), "sd"), "double")}
+    inputs, outputs = (
+        Schema([ColSpec(kind, name) for name, kind in columns.items()])
+        for columns in (read, returned | {"refer": "boolean"})
+    )
+    return ModelSignature(inputs, outputs)
 
 
 def find_model(client: MlflowClient, experiment: str, record: SiteRecord, method: str) -> Any | None:

@@ -35,7 +35,7 @@ from tasks.publish import assemble
 from tasks.recording import record_recalibration
 from tasks.registry import Champion, ChampionPatients, find_champion, made_for
 from tasks.run import last_run
-from tasks.site_record import SiteRecord, example_of, predicted_names
+from tasks.site_record import SiteRecord
 from tasks.tracking import connect, version_at
 from tdrop.base import Cohort, DataError, Fitted, Method, Task, UsageError, did_you_mean, read_record, write_record
 from tdrop.data import read_labels
@@ -369,8 +369,7 @@ def _record(
         exported="",
         candidate=str(folder),
         chosen=described.method,
-        example=example_of(resolved.contract),
-        predicted=predicted_names(resolved.contract),
+        contract=resolved.contract,
     )
 
 

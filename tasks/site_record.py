@@ -72,8 +72,7 @@ class SiteRecord:
         exported: Folder whose files become the parent's artifacts.
         candidate: Folder with model/ and served.json; None if there must be no candidate.
         chosen: The chosen method.
-        example: Two rows in contract columns, as an input example.
-        predicted: Columns that a prediction has before `refer`.
+        contract: The table that the models read.
     """
 
     site: str
@@ -85,8 +84,7 @@ class SiteRecord:
     exported: str
     candidate: str | None
     chosen: str
-    example: Sequence[Mapping[str, Any]]
-    predicted: tuple[str, ...] = ("risk", "sd", "low", "high")
+    contract: Contract
 
     def about(self) -> str:
         """Describes the site's run."""
@@ -155,8 +153,7 @@ def site_record(workspace: Workspace, run: Run, whole: ReportData, folder: Path)
         exported=str(exported),
         candidate=next((record.served for record in methods if record.method == run.chosen), None),
         chosen=run.chosen,
-        example=example_of(site.contract),
-        predicted=predicted_names(site.contract),
+        contract=site.contract,
     )
 
 
@@ -317,28 +314,6 @@ def _served(
     )
     write_record(folder / SERVED, described)
     return folder
-
-
-def predicted_names(contract: Contract) -> tuple[str, ...]:
-    """The columns that a prediction has before `refer`."""
-    if contract.task == "classes":
-        return ("class", *(f"p_{name}" for name in contract.classes), "sd")
-    return ("risk" if contract.task == "binary" else "value", "sd", "low", "high")
-
-
-def example_of(contract: Contract) -> list[Mapping[str, float | str]]:
-    """Two made-up rows in the contract's columns."""
-    row: dict[str, float | str] = {}
-    for column in contract.features:
-        if column.type in {"categorical", "ordinal"}:
-            row[column.name] = column.categories[0]
-        elif column.type == "binary":
-            row[column.name] = 0.0
-        else:
-            within = column.plausible or column.range
-            ends = [end for end in (within.low, within.high) if end is not None] if within else [1.0]
-            row[column.name] = float(sum(ends) / len(ends))
-    return [row, dict(row)]
 
 
 def _short(value: Any) -> str:

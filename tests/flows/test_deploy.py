@@ -53,7 +53,7 @@ def test_parameters_pools_and_what_is_not_a_sites_stay(network):
     [harbour] = [entry for entry in document["deployments"] if entry["name"] == "harbour"]
     harbour["parameters"] |= {"settings": {"seeds": 5}, "site": "elsewhere"}
     harbour["work_pool"] = {"name": "large"}
-    harbour["description"] = "by hand"
+    harbour |= {"description": "by hand", "schedules": [], "paused": True}
     document["deployments"].append({"name": "backup", "entrypoint": "backup.py:run"})
     planned = plan(yaml.safe_dump(document), network)
     assert planned.text.startswith("# Written by `tdrop deploy`"), "what is lost must be said in the file"
@@ -64,6 +64,8 @@ def test_parameters_pools_and_what_is_not_a_sites_stay(network):
     assert deployments["harbour"]["parameters"]["site"] == "harbour"
     assert deployments["harbour"]["work_pool"]["name"] == "large"
     assert deployments["harbour"]["work_pool"]["job_variables"]["env"] == {"TDROP_CONTRACTS": "data_contracts"}
+    assert deployments["harbour"]["paused"] is True
+    assert deployments["harbour"]["schedules"] == [{"cron": "0 5 * * 1"}]
     assert deployments["harbour"]["description"] == "Transfer to Harbour Hospital (simulated)"
     assert deployments["backup"] == {"name": "backup", "entrypoint": "backup.py:run"}
     assert plan(planned.text, network).text == planned.text
@@ -75,7 +77,7 @@ def test_a_removed_sites_deployment_goes_only_when_told(tmp_path):
     (Path(workspace.contracts) / "sites" / "lakeside.yaml").unlink()
     smaller = load_network(workspace.contracts)
     kept, removed = plan(existing, smaller), plan(existing, smaller, remove=True)
-    assert kept.gone == removed.gone == ("lakeside",)
+    assert kept.gone == removed.gone == ["lakeside"]
     assert [entry["name"] for entry in yaml.safe_load(kept.text)["deployments"]] == ["harbour", "hillside", "lakeside"]
     assert [entry["name"] for entry in yaml.safe_load(removed.text)["deployments"]] == ["harbour", "hillside"]
 
@@ -106,11 +108,11 @@ def test_a_site_with_batches_has_a_watch_beside_its_transfer(tmp_path):
     network = load_network(contracts)
     assert network.digests == before.digests, "where batches come from makes no model older"
     planned = plan("", network)
-    assert planned.watches == ("harbour-watch",)
+    assert planned.by_flow["watch-site"] == ["harbour-watch"]
     watch = next(entry for entry in yaml.safe_load(planned.text)["deployments"] if entry["name"] == "harbour-watch")
     assert (watch["entrypoint"], watch["parameters"]) == ("flows.watch.watch_site", {"site": "harbour"})
     assert watch["schedules"] == [{"cron": "0 6 * * *"}]
-    assert plan(planned.text, before).gone == ("harbour-watch",)
+    assert plan(planned.text, before).gone == ["harbour-watch"]
     for batches, words in (
         ("{retrain: propose}", "give either `location`"),
         ("{location: inbox, schedule: daily}", "a schedule is a cron line"),

@@ -9,11 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
+from conftest import PROJECT
 
 from flows.commands.look import experiment_pages
 from tasks.recording import log_datasets, recorded_run, save_views
 from tasks.registry import CHAMPION, delete_old_runs
 from tasks.tracking import connect, experiment_id, experiment_name
+from tdrop.contracts import load_network
 from tdrop.home.workspace import Workspace
 
 
@@ -85,6 +87,7 @@ def test_two_sites_never_log_a_model_at_once(tmp_path, monkeypatch):
     import tasks.models as models
 
     client = connect(Workspace.at(tmp_path))
+    contract = load_network(PROJECT / "data_contracts").contract("prostate")
     name = experiment_name("prostate")
     experiment = client.create_experiment(name, artifact_location=(tmp_path / "artifacts").as_uri())
     inside, most, here = 0, 0, threading.Lock()
@@ -102,9 +105,7 @@ def test_two_sites_never_log_a_model_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(mlflow.pyfunc, "log_model", log_model)
 
     def log(site):
-        record = SimpleNamespace(
-            site=site, candidate=str(tmp_path), example=[{"age": 60.0}], tags={}, chosen="mlp", predicted=("risk",)
-        )
+        record = SimpleNamespace(site=site, candidate=str(tmp_path), tags={}, chosen="mlp", contract=contract)
         with recorded_run(client, experiment, site, {}):
             return models.log_model(tmp_path / site, record, "mlp").model_id
 
