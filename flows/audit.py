@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from flows.pipeline import TransferResult
 from flows.printer import Printer, contracts_option
-from flows.transfer import TransferResult
 from tasks.audit import AUDIT, Audit, audit_forecast
 from tasks.errors import sanitize_errors, try_to_record
 from tasks.evaluate import evaluate_site, find_labels, lock_models

@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 
 from flows.interrupts import write_stderr
 from tdrop.base import TdropError, Unavailable, UsageError
-from tdrop.home import PRIVATE, default_home, interrupt_requested, request_interrupt, write_private
+from tdrop.home import PRIVATE, default_home, environment, interrupt_requested, request_interrupt, write_private
 
 START_LIMIT_SECONDS = 180
 STOP_LIMIT_SECONDS = 8
@@ -98,14 +98,8 @@ def _use_server(url: str) -> Iterator[None]:
     """Points this process (by its settings) and its workers (by the environment) at a server."""
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
-    before = os.environ.get("PREFECT_API_URL")
-    os.environ["PREFECT_API_URL"] = url
-    try:
-        with temporary_settings({PREFECT_API_URL: url}):
-            yield
-    finally:
-        if before is None:
-            os.environ.pop("PREFECT_API_URL", None)
+    with environment(PREFECT_API_URL=url), temporary_settings({PREFECT_API_URL: url}):
+        yield
 
 
 @contextmanager

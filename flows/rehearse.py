@@ -7,9 +7,8 @@ outcomes in a label file: the same lock as for a real target keeps them from tra
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,7 @@ from tdrop.forecast import (
     RehearsedSite,
     SiteNumber,
 )
-from tdrop.home import REHEARSALS, Workspace, files, now, prepare_environment, write_private
+from tdrop.home import REHEARSALS, Workspace, environment, files, now, prepare_environment, write_private
 from tdrop.methods import have_samples
 from tdrop.metrics import OUTCOME_KINDS
 from tdrop.report import render_rehearsal
@@ -153,24 +152,9 @@ def _found_from_anywhere(location: str, workspace: Workspace, network: Network) 
     return location if "://" in location else str((network.base / location).absolute())
 
 
-@contextmanager
-def _environment_of(workspace: Workspace) -> Iterator[None]:
+def _environment_of(workspace: Workspace) -> AbstractContextManager[None]:
     """Makes flows read and write in the rehearsal's workspace; its models go to no shared MLflow."""
-    names = {"TDROP_HOME": workspace.home, "TDROP_CONTRACTS": workspace.contracts, "MLFLOW_TRACKING_URI": None}
-    before = {name: os.environ.get(name) for name in names}
-    _set(names)
-    try:
-        yield
-    finally:
-        _set(before)
-
-
-def _set(environment: Mapping[str, str | None]) -> None:
-    for name, value in environment.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
+    return environment(TDROP_HOME=workspace.home, TDROP_CONTRACTS=workspace.contracts, MLFLOW_TRACKING_URI=None)
 
 
 def _open_outcomes(workspace: Workspace, site: Site, task: Task) -> RehearsedSite | None:

@@ -1,12 +1,8 @@
-"""The flow of one target site, from its extract to its published report, and the flow of several sites.
-
-read -> check -> encode -> estimate shift -> match -> tune -> fit -> choose -> forecast -> evaluate -> report -> record
-"""
+"""The flow of one target site and the flow of several: locks, states and tags around the steps of `flows.pipeline`."""
 
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -23,35 +19,14 @@ from prefect.states import Cancelled, Completed, Crashed, Failed
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.orchestration import is_server_lost
-from flows.progress import log_progress
-from flows.shift import read_extracts
-from flows.training import train
-from tasks.audit import seal_forecast
-from tasks.errors import try_to_record
-from tasks.evaluate import choose_method, evaluate_site, find_labels, forecast_site, lock_models
-from tasks.evidence import fitted_propensity
+from flows.pipeline import TransferResult, run_pipeline
 from tasks.gather import SUMMARY
-from tasks.labels import stored_labels
 from tasks.new_patients import is_current, remember_proposal
-from tasks.prepare import (
-    columns_to_leave_out,
-    count_suspected,
-    digest_inputs,
-    encode_sources,
-    encode_target,
-    estimate_site_shift,
-    fingerprint_labels,
-    gather_new_patients,
-    match_validation,
-    read_and_check,
-)
+from tasks.prepare import digest_inputs, gather_new_patients
 from tasks.publish import escape_markdown, publish_halt, publish_index
-from tasks.report import create_page, publish_report, record_in_mlflow
-from tasks.run import Run, Stages, picked_tolerance
+from tasks.report import create_page
 from tasks.settings import TransferSettings
-from tdrop.base import SiteStopped, TdropError, Unwritable, describe, plain, read_record, resource_error
-from tdrop.choose import Choice
-from tdrop.forecast import Forecast
+from tdrop.base import SiteStopped, TdropError, Unwritable, describe, read_record, resource_error
 from tdrop.home import (
     SENTENCE,
     Event,
@@ -62,7 +37,6 @@ from tdrop.home import (
     Workspace,
     add_listener,
     emit_progress,
-    files,
     interrupt_requested,
     lock_site,
     mark_as_running,
@@ -75,32 +49,11 @@ from tdrop.home import (
     write_status,
 )
 from tdrop.report import SiteSummary
-from tdrop.shift import Shift, require_source_outcomes
 
 #: Threads only wait for worker processes; a few more than cores keep those busy.
 THREADS = 2 * (os.cpu_count() or 1) + 2
 #: How long running sites have to end after Ctrl-C.
 SHUTDOWN_SECONDS = 7.0
-
-
-@dataclass(frozen=True)
-class TransferResult:
-    """The result of one site's transfer.
-
-    Attributes:
-        summary: Summary of the report.
-        unchanged: Why nothing was done; empty after a run.
-        not_recorded: Why MLflow has no record of the run, or None.
-    """
-
-    summary: SiteSummary
-    unchanged: str = ""
-    not_recorded: str | None = None
-
-    def to_json(self) -> dict[str, object]:
-        """What `--json` prints of it."""
-        unchanged = {"unchanged": self.unchanged} if self.unchanged else {}
-        return {**plain(self.summary), **unchanged, "not_recorded": self.not_recorded}
 
 
 @dataclass(frozen=True)
@@ -276,50 +229,6 @@ def _unchanged_result(workspace: Workspace, site: str) -> TransferResult:
     same = "nothing changed since the last run: data, contract, settings and code are the same"
     emit_progress(site, "unchanged", detail=same, public=same)
     return TransferResult(read_record(SiteSummary, workspace.latest(site) / SUMMARY), unchanged=same)
-
-
-def run_pipeline(site: ResolvedSite, settings: TransferSettings, inputs: Inputs) -> TransferResult:
-    """Runs every task of one site in order, and logs progress after each."""
-    source, target = read_extracts(site, inputs.source_data, inputs.target_data, read_and_check)
-    left_out = columns_to_leave_out(site, source, target)
-    labelled = encode_sources(site, site.resolved_sources(), source, fingerprint_labels(site), *left_out)
-    encoded = log_progress(site, encode_target(site, labelled, target))
-    fitted = fitted_propensity(site, encoded)
-    shift = log_progress(site, estimate_site_shift(site, encoded, fitted, count_suspected(target)))
-    matching = log_progress(site, match_validation(site, encoded, fitted))
-    require_source_outcomes(site.name, shift.record(Shift, "shift.json").grounds, settings.folds)
-
-    trained = train(site, encoded, matching, settings)
-    choice = log_progress(site, choose_method(site, trained.picked, trained.folds, settings.criterion))
-    chosen = choice.record(Choice, "choice.json").method
-    models = lock_models(site, choice, trained.fits)
-    forecast = None
-    if folds := trained.folds_with_risks():
-        forecast = log_progress(site, forecast_site(site, encoded, folds, trained.fits, models), chosen)
-        seal_forecast(site, models, chosen, forecast.record(Forecast, files.FORECAST))
-
-    # New patients have no known outcomes.
-    labels = find_labels(site, None if site.reads_new_patients else stored_labels(site.workspace, site.name))
-    tolerance = picked_tolerance(trained, chosen, site.contract)
-    evaluation = log_progress(
-        site, evaluate_site(site, encoded, fitted, target, trained.fits, models, labels, settings.bootstrap, tolerance)
-    )
-    stages = Stages(source, target, encoded, shift, matching, choice, models, evaluation, forecast)
-    return publish(site.workspace, Run(site.name, settings, trained, stages))
-
-
-def publish(workspace: Workspace, run: Run) -> TransferResult:
-    """Publishes the report, then records the run in MLflow; if recording fails, the report stays."""
-    with tempfile.TemporaryDirectory(dir=workspace.site(run.site), prefix=".record-") as folder:
-        report = publish_report(workspace, run, folder)
-        emit_progress(run.site, "report", detail=str(workspace.latest(run.site) / "report.html"))
-        not_recorded = try_to_record(f"site '{run.site}'", record_in_mlflow, workspace, report.record)
-    if not_recorded is not None:
-        get_run_logger().warning(not_recorded)
-        return TransferResult(report.summary, not_recorded=not_recorded)
-    methods = f"{len(report.record.methods)} methods in MLflow"
-    emit_progress(run.site, "record", detail=methods, public=methods)
-    return TransferResult(report.summary)
 
 
 @flow(

@@ -24,7 +24,7 @@ from tdrop.home import Workspace, busy_seconds, reset_spans, worker_processes
 from tdrop.methods import COMMITTEE, label, method_names
 
 if TYPE_CHECKING:
-    from flows.transfer import TransferResult
+    from flows.pipeline import TransferResult
     from tdrop.evaluate import Evaluation
 
 #: Where models are trained, and how many sites run at once: one site rarely keeps a whole cluster busy.
@@ -100,7 +100,8 @@ def run_transfer(
         raise UsageError("--new-patients works for one site at a time; name one site")
     workspace, started = Workspace.at(contracts=contracts), time.monotonic()
     with workers.ready(workspace, sites, console, lambda: _read_extracts(workspace, sites)) as scheduler:
-        from flows.transfer import SiteFailure, TransferResult, transfer_network, transfer_sites
+        from flows.pipeline import TransferResult
+        from flows.transfer import SiteFailure, transfer_network, transfer_sites
 
         ready = time.monotonic()
         reset_spans()

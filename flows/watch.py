@@ -11,7 +11,8 @@ from prefect import flow, get_run_logger, task
 from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 
-from flows.transfer import TransferResult, transfer_site
+from flows.pipeline import TransferResult
+from flows.transfer import transfer_site
 from flows.validate import check_site
 from tasks.batches import PickUpResult, pick_up, retrain_due
 from tasks.errors import RETRY_UNAVAILABLE, sanitize_errors

@@ -45,9 +45,9 @@ from tdrop.forecast import (
     read_ledger,
     split_drop,
 )
-from tdrop.home import REHEARSALS, Ref, ResolvedSite, Workspace, files, load_pair, now, site_stage
+from tdrop.home import REHEARSALS, Ref, ResolvedSite, Workspace, files, load_pair, load_summary, now, site_stage
 from tdrop.methods import build
-from tdrop.metrics import per_row_log_loss, per_row_loss
+from tdrop.metrics import per_row_loss
 from tdrop.shift import judge_known_outcomes
 
 logger = logging.getLogger(__name__)
@@ -156,20 +156,8 @@ def audited_forecast(folder: Path, site: ResolvedSite, run: Run, evaluation: Ref
     if task == "binary":
         audit = _audit_risks(site.workspace, run, seen, labels, listed, audit)
     elif run.chosen in run.folds:
-        audit = replace(audit, split=_split_kind(site.workspace, run, y, task))
+        audit = replace(audit, split=_split(site.workspace, run, run.chosen, labels, task))
     write_record(folder / AUDIT, audit)
-
-
-def _split_kind(workspace: Workspace, run: Run, y: NDArray[Any], task: Task) -> DropSplit | None:
-    """Why the loss changed: the log loss, or the squared error as a share of the outcome's variance at the source."""
-    rows = np.flatnonzero(np.isfinite(y))
-    fitted = site_propensity(workspace, run.stages.encoded)
-    kept, risks = read_arrays(run.folds[run.chosen].path / files.RISKS), run.predictions.mean
-    scale = float(kept["y"].std()) or 1.0
-    losses = per_row_loss(kept["y"], kept["risk"], task, scale), per_row_loss(y[rows], risks[rows], task, scale)
-    chance = fitted.source[kept["rows"]], fitted.target[rows]
-    name = "log_loss" if task == "classes" else "squared_error"
-    return split_drop(losses, chance, loss=name, rows=(len(fitted.source), len(fitted.target)))
 
 
 def _audit_risks(
@@ -193,7 +181,7 @@ def _audit_risks(
         off_list=0 if known is None else audit.known - len(known.rows),
         observations=compare_with_observed(expected, evaluation, own.method, measured),
         measured=measured,
-        split=_split(workspace, run, own, labels, known),
+        split=_split(workspace, run, own.method, labels, known=known),
         sets=summarise_coverage(workspace, run.stages.encoded, folds, evidence, y, labels.weight),
         ladder=_ladder(workspace, run, own, labels),
         support=find_support(workspace, run, labels, expected.threshold or 0.0),
@@ -293,21 +281,33 @@ def compare_with_observed(
 
 
 def _split(
-    workspace: Workspace, run: Run, own: Evidence, labels: KnownLabels, known: ListOutcomes | None
+    workspace: Workspace,
+    run: Run,
+    method: str,
+    labels: KnownLabels,
+    task: Task = "binary",
+    known: ListOutcomes | None = None,
 ) -> DropSplit | None:
-    """Why the log loss changed; None if only one kind of outcome is known."""
-    y = labels.y
+    """Why the loss changed: the log loss, or the squared error as a share of the outcome's variance at the source.
+
+    None if only one kind of a binary outcome is known.
+    """
+    y, risks = labels.y, load_summary(run.trained.fits[method][0].path / files.PREDICTIONS).mean
     rows = np.flatnonzero(np.isfinite(y)) if known is None else known.rows
-    if len(np.unique(y[rows])) < 2:
+    if task == "binary" and len(np.unique(y[rows])) < 2:
         return None
-    fitted = site_propensity(workspace, run.stages.encoded)
-    kept = read_arrays(run.folds[own.method].path / files.RISKS)
-    chance = fitted.source[kept["rows"]], fitted.target[rows]
-    losses = per_row_log_loss(own.y, own.source), per_row_log_loss(y[rows], own.target[rows])
-    sizes = len(fitted.source), len(fitted.target)
+    fitted, kept = site_propensity(workspace, run.stages.encoded), read_arrays(run.folds[method].path / files.RISKS)
+    scale = float(kept["y"].std()) or 1.0
+    losses = per_row_loss(kept["y"], kept["risk"], task, scale), per_row_loss(y[rows], risks[rows], task, scale)
     each = None if labels.weight is None else labels.weight[rows]
-    weights = each if known is None else 1 / known.probability
-    return split_drop(losses, chance, weights=weights, source_weights=own.stands_for, rows=sizes)
+    return split_drop(
+        losses,
+        (fitted.source[kept["rows"]], fitted.target[rows]),
+        loss="squared_error" if task == "regression" else "log_loss",
+        weights=each if known is None else 1 / known.probability,
+        source_weights=kept.get("stands_for"),
+        rows=(len(fitted.source), len(fitted.target)),
+    )
 
 
 def _answer(workspace: Workspace, run: Run, evaluation: Ref, audit: Audit) -> None:
@@ -318,15 +318,5 @@ def _answer(workspace: Workspace, run: Run, evaluation: Ref, audit: Audit) -> No
             f"site '{run.site}': the ledger holds no forecast of these models, so nothing was sealed; "
             f"run `tdrop transfer {run.site} --again`"
         )
-    entry = LedgerEntry(
-        0,
-        now(),
-        sealed.site,
-        sealed.models,
-        sealed.chosen,
-        "",
-        answers=sealed.number,
-        labels=evaluation.digest,
-        observations=audit.observations,
-    )
-    _append(workspace, entry)
+    answer = replace(sealed, when=now(), forecast=None, answers=sealed.number, labels=evaluation.digest)
+    _append(workspace, replace(answer, observations=audit.observations))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from tasks.settings import TransferSettings
-from tdrop.base import DataError, Summary, UsageError, read_record
+from tdrop.base import DataError, Summary, UsageError, read
 from tdrop.choose import Choice, Trial
 from tdrop.contracts import Contract
 from tdrop.evaluate import Evaluation
@@ -149,21 +151,6 @@ class Run:
         for fits in self.trained.fits.values():
             yield from fits
 
-    def below(self, store: Path) -> Run:
-        """The same run with its stages in this store; files do not say where the store is."""
-
-        def stored(ref: Ref) -> Ref:
-            return replace(ref, store=str(store))
-
-        trained = replace(
-            self.trained,
-            fits={method: list(map(stored, refs)) for method, refs in self.trained.fits.items()},
-            folds={method: stored(ref) for method, ref in self.trained.folds.items()},
-            ablations={method: stored(ref) for method, ref in self.trained.ablations.items()},
-        )
-        stages = Stages(**{name: stored(ref) for name, ref in self.stages.all().items()})
-        return replace(self, trained=trained, stages=stages)
-
 
 def picked_tolerance(trained: Trained, chosen: str, contract: Contract) -> float:
     """The tolerance that the table names, or the median distance of the chosen method at left-out source patients."""
@@ -172,8 +159,13 @@ def picked_tolerance(trained: Trained, chosen: str, contract: Contract) -> float
 
 
 def read_run(workspace: Workspace, file: Path) -> Run:
-    """Reads a run from its file."""
-    run = read_record(Run, file).below(workspace.store)
+    """Reads a run from its file, which does not say where the store is."""
+
+    def placed(values: dict[str, Any]) -> dict[str, Any]:
+        is_stage = values.keys() == {"stage", "folder", "digest"}
+        return {**values, "store": str(workspace.store)} if is_stage else values
+
+    run = read(Run, json.loads(file.read_text(encoding="utf-8"), object_hook=placed))
     return replace(run, trained=run.trained.in_order())
 
 

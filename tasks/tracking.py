@@ -10,7 +10,7 @@ import os
 import socket
 import sqlite3
 from collections.abc import Mapping, Sequence
-from contextlib import closing, nullcontext, redirect_stdout
+from contextlib import AbstractContextManager, closing, nullcontext, redirect_stdout
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from filelock import FileLock
 
 from tdrop.base import Damaged, Unavailable, resource_error
-from tdrop.home import PRIVATE, Workspace
+from tdrop.home import PRIVATE, Workspace, environment
 from tdrop.served import model_name
 
 if TYPE_CHECKING:
@@ -74,22 +74,19 @@ def connect(workspace: Workspace) -> MlflowClient:
     """A client of the tracking store; the first one on an empty home creates the database alone."""
     uri = tracking_uri(workspace)
     client = _connect(uri, workspace.home)
-    _set_tracking_uri(uri)
+    import mlflow
+
+    with _same_environment():
+        mlflow.set_tracking_uri(uri)
     return client
 
 
-def _set_tracking_uri(uri: str) -> None:
-    """Makes MLflow's own functions use this record, in this process alone.
+def _same_environment() -> AbstractContextManager[None]:
+    """Takes the record's address out of the environment again, where MLflow writes it.
 
-    MLflow also writes the address into the environment, where another home, or a process started from
-    here, would take it for the user's setting.
+    Another home, or a process started from here, would take it for the user's setting.
     """
-    import mlflow
-
-    configured = os.environ.get("MLFLOW_TRACKING_URI")
-    mlflow.set_tracking_uri(uri)
-    if configured is None:
-        os.environ.pop("MLFLOW_TRACKING_URI", None)
+    return environment(MLFLOW_TRACKING_URI=os.environ.get("MLFLOW_TRACKING_URI"))
 
 
 @lru_cache(maxsize=8)
@@ -252,14 +249,8 @@ def _collect_garbage(uri: str, runs: Sequence[str], models: Sequence[str]) -> No
     from mlflow.cli import gc
 
     arguments = ["--backend-store-uri", uri, "--run-ids", ",".join(runs), "--logged-model-ids", ",".join(models)]
-    configured = os.environ.get("MLFLOW_TRACKING_URI")
-    try:
-        with redirect_stdout(io.StringIO()):
-            gc.main(arguments, standalone_mode=False)
-    finally:
-        # It sets the variable, which another home would take for a user's setting.
-        if configured is None:
-            os.environ.pop("MLFLOW_TRACKING_URI", None)
+    with _same_environment(), redirect_stdout(io.StringIO()):
+        gc.main(arguments, standalone_mode=False)
 
 
 def _without_password(uri: str) -> str:

@@ -67,6 +67,7 @@ from .workspace import (
     ResolvedSite as ResolvedSite,
     Workspace as Workspace,
     default_home as default_home,
+    environment as environment,
     make_folder as make_folder,
     prepare_environment as prepare_environment,
     replace_folder as replace_folder,

@@ -60,6 +60,7 @@ class Status:
         started: When it started.
         sentence: The result in a sentence.
         reason: If the extract was refused, the first thing to correct.
+        flow_run: While it goes on, and after it was interrupted, its id in Prefect.
     """
 
     site: str
@@ -69,34 +70,30 @@ class Status:
     started: str | None = None
     sentence: str = ""
     reason: str = ""
+    flow_run: str = ""
 
 
-@dataclass(frozen=True)
-class RunningNote:
-    """A run that goes on, or went on when its process ended.
-
-    Attributes:
-        flow_run: Its id in Prefect.
-        started: When it started.
-    """
-
-    flow_run: str
-    started: str
-
-
-def read_note(workspace: Workspace, site: str) -> RunningNote | None:
+def read_note(workspace: Workspace, site: str) -> Status | None:
     """The note of a run that goes on or was interrupted, or None."""
+    return _read(workspace, site, RUNNING)
+
+
+def _read(workspace: Workspace, site: str, name: str) -> Status | None:
     try:
-        return read_record(RunningNote, workspace.site(site) / RUNNING)
+        return read_record(Status, workspace.site(site) / name)
     except (OSError, ValueError, DataError):
         return None
+
+
+def _write(workspace: Workspace, status: Status, name: str) -> None:
+    write_private(workspace.site(status.site) / name, json.dumps(plain(status), indent=1, sort_keys=True) + "\n")
 
 
 @contextmanager
 def mark_as_running(workspace: Workspace, site: str, flow_run: str) -> Iterator[None]:
     """Writes a note that exists during the block, and stays if the process is interrupted or killed."""
     note = workspace.site(site) / RUNNING
-    write_private(note, json.dumps(plain(RunningNote(flow_run, now()))))
+    _write(workspace, Status(site, None, "interrupted", started=now(), sentence=SENTENCE, flow_run=flow_run), RUNNING)
     try:
         yield
     except Exception:
@@ -167,17 +164,13 @@ def is_running(workspace: Workspace, site: str) -> bool:
 def read_status(workspace: Workspace, site: str) -> Status | None:
     """The site's status; None before its first run, or if the file cannot be read."""
     note = read_note(workspace, site)
-    if note is not None and not is_running(workspace, site):
-        return Status(site, None, "interrupted", None, note.started, SENTENCE)
-    try:
-        return read_record(Status, workspace.site(site) / STATUS)
-    except (OSError, ValueError, DataError):
-        return None
+    interrupted = note is not None and not is_running(workspace, site)
+    return note if interrupted else _read(workspace, site, STATUS)
 
 
 def write_status(workspace: Workspace, status: Status) -> None:
     """Replaces the site's status."""
-    write_private(workspace.site(status.site) / STATUS, json.dumps(plain(status), indent=1, sort_keys=True) + "\n")
+    _write(workspace, status, STATUS)
 
 
 def update_status_sentence(workspace: Workspace, site: str, use: str) -> None:

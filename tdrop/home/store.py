@@ -92,14 +92,12 @@ class Ref:
         folder: Its folder, relative to the store.
         digest: Digest of its files, keyed with the home's secret.
         store: The folder of the store; not saved, so that a home can be moved.
-        reused: Whether it was in the store already.
     """
 
     stage: str
     folder: str
     digest: str
     store: Annotated[str, Field(exclude=True)] = ""
-    reused: Annotated[bool, Field(exclude=True)] = False
 
     @property
     def path(self) -> Path:
@@ -280,15 +278,12 @@ class Store:
         writable = os.access(self.root, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
         if not writable and (kept := _digest_if_intact(self.root.parent, folder)) is not None:
             # A read-only home: finished stages are used as they are.
-            return Ref(stage, folder.relative_to(self.root).as_posix(), kept, str(self.root), True)
+            return Ref(stage, folder.relative_to(self.root).as_posix(), kept, str(self.root))
         # Another site's run may be making the same stage, if it depends on the source alone.
         with _locked(folder):
-            digest = _digest_if_intact(self.root.parent, folder)
-            reused = digest is not None
-            if digest is None:
-                digest = self._build(folder, inputs, build)
+            digest = _digest_if_intact(self.root.parent, folder) or self._build(folder, inputs, build)
             os.utime(folder)  # pruning goes by this time
-        return Ref(stage, folder.relative_to(self.root).as_posix(), digest, str(self.root), reused)
+        return Ref(stage, folder.relative_to(self.root).as_posix(), digest, str(self.root))
 
     def _build(self, folder: Path, inputs: Mapping[str, Any], build: Callable[[Path], None]) -> str:
         incoming = folder.with_name(f".{folder.name}-{uuid.uuid4().hex[:8]}")

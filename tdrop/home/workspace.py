@@ -67,6 +67,25 @@ def prepare_environment() -> None:
         os.environ.setdefault("PREFECT_HOME", str(default_home() / "prefect"))
 
 
+@contextmanager
+def environment(**values: str | None) -> Iterator[None]:
+    """Sets environment variables for the block, or with None removes them; then they are what they were."""
+    before = {name: os.environ.get(name) for name in values}
+    try:
+        _set_environment(values)
+        yield
+    finally:
+        _set_environment(before)
+
+
+def _set_environment(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
 def silence_logs() -> None:
     """Keeps other packages' warnings and logs off the terminal, unless -v is given."""
     for name, value in {

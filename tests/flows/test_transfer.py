@@ -13,7 +13,7 @@ import pytest
 from conftest import cheap, compared_network, on_server, settle, transfer, transfer_several, write_tiny_network
 
 from flows.audit import audit_site
-from flows.transfer import TransferResult
+from flows.pipeline import TransferResult
 from tasks import labels
 from tasks.run import last_run
 from tasks.tracking import connect
