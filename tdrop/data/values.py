@@ -121,9 +121,8 @@ def translate_labels(labels: Sequence[str], column: Column, translate: Mapping[s
     known = known_labels(column)
     words = _BINARY if set(known) == {"0", "1"} else {}
     translated = []
-    for label in labels:
-        plain = plain_label(label)
-        own = next((text for text in (label, plain) if text in known), words.get(label.lower(), label))
+    for label, plain in zip(labels, map(plain_label, labels), strict=True):
+        own = label if label in known else plain if plain in known else words.get(label.lower(), label)
         translated.append(translate.get(label, translate.get(plain, own)))
     return translated
 
@@ -141,9 +140,10 @@ def _distinct_labels(values: pd.Series, codes: Collection[str]) -> tuple[list[st
     except TypeError:
         # Lists and records, which Parquet may hold, have no label.
         inverse, distinct = pd.factorize(values.map(lambda value: "(nested)", na_action="ignore"))
-    labels = [to_label(value.item() if isinstance(value, np.generic) else value) for value in distinct]
+    labels = list(map(to_label, [value.item() if isinstance(value, np.generic) else value for value in distinct]))
     blank = {"", *codes, *map(plain_label, codes)}
-    absent = np.asarray([label in blank or plain_label(label) in blank for label in labels] + [True])
+    both = zip(labels, map(plain_label, labels), strict=True)
+    absent = np.asarray([label in blank or plain in blank for label, plain in both] + [True])
     return labels, np.where(absent[inverse], -1, inverse).astype(np.int64)
 
 

@@ -108,10 +108,10 @@ def learn_shift(attack: Attack, site: Mapping[str, Any]) -> None:
     sd = float(np.sqrt(bars @ (places - mean) ** 2 / n)) or 1.0
     edges = tuple(float(edge) for edge in range(len(bars) + 1))
     ages = Density(edges, (100,) * 8, tuple(int(bar) for bar in bars))
-    age = FeatureShift("age", "age", "continuous", 1.0, mean, sd, 0.1, 0.1, "wasserstein", None, 0.0, ages)
+    age = FeatureShift("age", "age", "continuous", 1.0, mean, sd, 0.1, 0.1, 0.0, ages)
     two = Density((0.0, 1.0, 2.0), (400, 400), (n - yes, yes))
     smd = (yes / n - 0.5) / 0.5
-    smoker = FeatureShift("smoker", "smoker", "binary", 0.5, yes / n, sd, smd, 0.1, "total_variation", None, 0.0, two)
+    smoker = FeatureShift("smoker", "smoker", "binary", 0.5, yes / n, sd, smd, 0.1, 0.0, two)
     whole = Shift("a", "b", 800, n, "go", None, (), None, None, None, None, None, (age, smoker), ())
     shift = disclose_shift(whole, POLICY)
     shown, binary = shift.features
