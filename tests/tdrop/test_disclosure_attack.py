@@ -112,7 +112,7 @@ def learn_shift(attack: Attack, site: Mapping[str, Any]) -> None:
     two = Density((0.0, 1.0, 2.0), (400, 400), (n - yes, yes))
     smd = (yes / n - 0.5) / 0.5
     smoker = FeatureShift("smoker", "smoker", "binary", 0.5, yes / n, sd, smd, 0.1, 0.0, two)
-    whole = Shift("a", "b", 800, n, "go", None, (), None, None, None, None, None, (age, smoker), ())
+    whole = Shift("a", "b", 800, n, "go", None, (), None, None, None, (age, smoker))
     shift = disclose_shift(whole, POLICY)
     shown, binary = shift.features
     for index, bar in enumerate(shown.density.target):
@@ -162,7 +162,7 @@ def ordinal(site: str, counts: Sequence[int]) -> Cohort:
 
 def publish(source: Cohort, target: Cohort) -> Shift:
     features = compare_features(source, target)
-    whole = Shift("a", "b", len(source), len(target), "go", None, (), None, None, None, None, None, features, ())
+    whole = Shift("a", "b", len(source), len(target), "go", None, (), None, None, None, features)
     return disclose_shift(whole, POLICY)
 
 
