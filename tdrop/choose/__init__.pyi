@@ -20,20 +20,18 @@ from .out_of_fold import (
     site_folds as site_folds,
     site_weights as site_weights,
 )
-from .plan import (
-    Planned as Planned,
-    describe_fit as describe_fit,
-    describe_trials as describe_trials,
-    plan_around as plan_around,
-    plan_trials as plan_trials,
-)
 from .tuning import (
+    Planned as Planned,
     Trial as Trial,
     Tuned as Tuned,
+    describe_fit as describe_fit,
+    describe_trials as describe_trials,
     failed_trial as failed_trial,
     mark_picked as mark_picked,
     pick_place as pick_place,
     pick_site_input as pick_site_input,
+    plan_around as plan_around,
+    plan_trials as plan_trials,
     promising as promising,
     run_trial as run_trial,
     score_trial as score_trial,

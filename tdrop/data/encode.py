@@ -113,8 +113,6 @@ class Encoder:
     """Encodes every site of a network in the same way.
 
     Attributes:
-        contract: Name of the table.
-        version: Its version.
         id_column: Name of the column that identifies a patient.
         codings: One per feature column, in the contract's order.
         left_out: Feature columns that are not used, because the target does not record them.
@@ -122,8 +120,6 @@ class Encoder:
             are missing for other reasons at the target.
     """
 
-    contract: str
-    version: str
     id_column: str
     codings: tuple[Coding, ...]
     left_out: tuple[str, ...] = ()
@@ -185,7 +181,7 @@ def learn_encoder(
     dropped = tuple(coding.name for coding in learned if coding.indicator and coding.name in without_indicator)
     codings = tuple(replace(coding, indicator=coding.indicator and coding.name not in dropped) for coding in learned)
     left_out = tuple(column.name for column in contract.features if column.name in without)
-    return Encoder(contract.name, contract.version, contract.id_column, codings, left_out, dropped)
+    return Encoder(contract.id_column, codings, left_out, dropped)
 
 
 def persons_of(frame: pd.DataFrame, contract: Contract) -> Indices | None:

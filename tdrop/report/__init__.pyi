@@ -4,6 +4,7 @@ from .data import (
     ReportData as ReportData,
     SiteSummary as SiteSummary,
 )
+from .first_page import report_summary as report_summary
 from .governance import (
     FEWEST_TO_RETRAIN as FEWEST_TO_RETRAIN,
     Document as Document,
@@ -31,7 +32,6 @@ from .sentences import (
     left_out_sentence as left_out_sentence,
     shift_sentence as shift_sentence,
 )
-from .summary import report_summary as report_summary
 from .text import row_text as row_text
 from .watch import (
     MovedFeature as MovedFeature,

@@ -72,7 +72,6 @@ class SiteSummary:
         outcomes: Of these with the outcome.
         auroc: Of the chosen method, where outcomes are known.
         forecast: By quantity, what was expected of the chosen method.
-        matched_auroc: Of its picked trial on source patients.
         use: Whether and for whom the model may be used.
         things: What to know first.
         promotion: Who took a model into use.
@@ -100,7 +99,6 @@ class SiteSummary:
     outcomes: Count | None = None
     auroc: float | None = None
     forecast: Mapping[str, Expected] | None = None
-    matched_auroc: float | None = None
     use: str = ""
     things: tuple[str, ...] = ()
     promotion: Promotion | None = None

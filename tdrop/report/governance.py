@@ -20,9 +20,8 @@ from tdrop.base import counted
 from tdrop.evaluate import ALL
 from tdrop.metrics import METRICS, OUTCOME_KINDS
 from tdrop.report.data import ReportData
-from tdrop.report.first_page import find_worst_group
+from tdrop.report.first_page import find_worst_group, report_summary, unknowns
 from tdrop.report.pages import render_template
-from tdrop.report.summary import report_summary, unknowns
 from tdrop.report.text import template_environment
 from tdrop.report.watch import WatchSummary
 from tdrop.served import Promotion

@@ -22,9 +22,17 @@ from tdrop.metrics import METRICS, OUTCOME_KINDS, difference_name, metrics_in_vi
 from tdrop.report import details, sentences
 from tdrop.report.data import ReportData, SiteSummary
 from tdrop.report.details import SITE_TITLES
-from tdrop.report.first_page import find_worst_group, forest_rows, review_example, weigh_worth
+from tdrop.report.first_page import (
+    adds_nothing,
+    expected_sentences,
+    find_worst_group,
+    forest_rows,
+    report_summary,
+    review_example,
+    unknowns,
+    weigh_worth,
+)
 from tdrop.report.sentences import VERDICTS, verdict_words
-from tdrop.report.summary import adds_nothing, expected_sentences, report_summary, unknowns
 from tdrop.report.text import (
     feature_titles,
     number,

@@ -89,8 +89,6 @@ def propensity(source: Cohort, target: Cohort, *, seed: int = 0, kind: Kind | No
         source=probability[: len(source)],
         target=probability[len(source) :],
         kind=best.kind,
-        folds=folds,
-        rows_fitted=best.rows_fitted,
         candidates=tuple(auroc for _, _, auroc in candidates),
         line=line,
     )

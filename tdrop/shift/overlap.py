@@ -65,8 +65,6 @@ class Propensity:
         source: P(target | x) of the source rows (source rows,).
         target: P(target | x) of the target rows (target rows,).
         kind: The classifier behind it.
-        folds: Folds of the cross-fitting.
-        rows_fitted: Rows behind one fit, at most.
         candidates: Every classifier that was compared, simplest first.
         unlike: Which target patients are unlike anyone the model learned from (target rows,); see `find_unlike`.
         line: Intercept and slope that turned the classifier's log odds into these probabilities'.
@@ -75,8 +73,6 @@ class Propensity:
     source: Doubles
     target: Doubles
     kind: Kind = "logistic"
-    folds: int = 0
-    rows_fitted: Count = 0
     candidates: tuple[DomainAuroc, ...] = ()
     unlike: Mask = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     line: tuple[float, float] = (0.0, 1.0)
@@ -125,7 +121,7 @@ class Propensity:
 
     def save(self, path: Path) -> None:
         """Writes it as npz, without pickle."""
-        facts = {name: plain(getattr(self, name)) for name in ("kind", "folds", "rows_fitted", "line")}
+        facts = {name: plain(getattr(self, name)) for name in ("kind", "line")}
         facts["candidates"] = [plain(candidate) for candidate in self.candidates]
         np.savez(path, facts=np.array(json.dumps(facts)), source=self.source, target=self.target, unlike=self.unlike)
 
@@ -134,11 +130,9 @@ class Propensity:
         """Reads what `save` wrote."""
         arrays = read_arrays(path)
         facts = json.loads(str(arrays["facts"]))
-        candidates = read(tuple[DomainAuroc, ...], facts.pop("candidates"))
-        line = tuple(facts.pop("line"))
-        return cls(
-            arrays["source"], arrays["target"], candidates=candidates, unlike=arrays["unlike"], line=line, **facts
-        )
+        candidates = read(tuple[DomainAuroc, ...], facts["candidates"])
+        line = tuple(facts["line"])
+        return cls(arrays["source"], arrays["target"], facts["kind"], candidates, arrays["unlike"], line)
 
 
 def find_unlike(source: Cohort, patients: Cohort, likeness: Doubles, fitted: Propensity, *, seed: int = 0) -> Mask:
