@@ -20,6 +20,7 @@ class Panel:
         title: Above it.
         markers: Where points are.
         paths: Corners of bars, steps and lines, by path.
+        bands: Corners of areas between two lines.
         x_ticks: Place and label of the marks on the horizontal axis that are numbers.
         y_ticks: The same on the vertical one.
     """
@@ -27,12 +28,17 @@ class Panel:
     title: str
     markers: tuple[Point, ...]
     paths: tuple[tuple[Point, ...], ...]
+    bands: tuple[Point, ...]
     x_ticks: tuple[tuple[float, float], ...]
     y_ticks: tuple[tuple[float, float], ...]
 
     def x_values(self) -> list[float]:
         """What the points mean on the horizontal axis."""
         return [_by(self.x_ticks, x) for x, _ in self.markers]
+
+    def y_values(self) -> list[float]:
+        """What the points, and the edges of areas, mean on the vertical one."""
+        return [_by(self.y_ticks, y) for _, y in (*self.markers, *self.bands)]
 
     def widths(self) -> list[float]:
         """How long each bar that lies on its side is, on the horizontal axis."""
@@ -61,9 +67,12 @@ def panels_of(svg: str) -> list[Panel]:
 
 
 def _panel(part: str) -> Panel:
-    body = part[part.rindex('<g id="matplotlib.axis_2"') :] if "matplotlib.axis_2" in part else part
+    # The vertical axis comes last, and what is drawn after it.
+    axes = [match.start() for match in re.finditer(r'<g id="matplotlib\.axis_\d+"', part)]
+    body = part[axes[-1] :] if axes else part
     # What is drawn is cut off at the panel's edge; spines are not.
     body = re.sub(r'<g id="ytick_.*?</text>', "", body, flags=re.S)
+    body, bands = _without_bands(body)
     shapes = re.findall(r'<path d="([^"]*)" clip-path=', body)
     marked = re.findall(rf'<use xlink:href="[^"]*" x="({_NUMBER})" y="({_NUMBER})"', body)
     titles = re.findall(r"font-weight: 700[^>]*>([^<]*)</text>", body)
@@ -74,9 +83,21 @@ def _panel(part: str) -> Panel:
             tuple((float(x), float(y)) for x, y in re.findall(rf"[ML] ({_NUMBER}) ({_NUMBER})", shape))
             for shape in shapes
         ),
+        bands,
         _ticks(part, "x"),
         _ticks(part, "y"),
     )
+
+
+def _without_bands(body: str) -> tuple[str, tuple[Point, ...]]:
+    """A panel without its areas, and their corners: an area's shape is moved to its place as a whole."""
+    band = r'<g id="FillBetween.*?<path id="[^"]*" d="([^"]*)".*?<use [^>]*y="([\d.]+)".*?</g>'
+    corners = [
+        (float(x), float(y) + float(down))
+        for shape, down in re.findall(band, body, flags=re.S)
+        for x, y in re.findall(rf"[ML] ({_NUMBER}) ({_NUMBER})", shape)
+    ]
+    return re.sub(band, "", body, flags=re.S), tuple(corners)
 
 
 def _ticks(part: str, axis: str) -> tuple[tuple[float, float], ...]:

@@ -251,9 +251,12 @@ def forest_rows(data: ReportData) -> list[ForestRow]:
     if answer is not None and answer.value is not None and answer.low is not None and answer.high is not None:
         ends = (answer.value, answer.low, answer.high)
     rows.append(ForestRow(data.site.title, *ends, None, "here"))
+    if data.hide_below:
+        # No finer than the numbers beside it.
+        rows = [replace(row, **{end: round(getattr(row, end), 2) for end in ("value", "low", "high")}) for row in rows]
     if first == "auroc":
         return rows
-    axis = (min(row.low for row in rows), max(row.high for row in rows))
+    axis = (min(row.low for row in rows), max(row.high for row in rows) + 1e-9)
     return [replace(row, axis=axis) for row in rows]
 
 

@@ -260,7 +260,8 @@ def render_watch(
 
     threshold = limit(site.disclosure) if leaving else 0
     history: Sequence[Any] = disclose_moments(state.history, threshold) if threshold else state.history
-    place_limit = None if state.further is None else round(state.further.limit, 2)
+    # What was agreed follows from how many patients the model was made for.
+    place_limit = None if threshold or state.further is None else round(state.further.limit, 2)
     review, loss = (_say("watched", task=state.task, word=f"{name} title") for name in ("review", "loss"))
     titles = {"place": "Place among those it was made for", "review": review, "loss": loss}
     return render_template(

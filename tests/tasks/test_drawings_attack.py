@@ -6,6 +6,7 @@ The solver of `test_export.py` finds no small count in the files, so it finds no
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from typing import Any
 import pytest
 from drawn_numbers import Panel, panels_of, proportional
 from exported_folder import METHODS, SIZES, bars_in, draw_report, figures_in, write_folder
+from report_cases import learned_from_several
 
-from tdrop.disclosure import step_of
-from tdrop.report import ReportData
+from tdrop.disclosure import disclose, step_of
+from tdrop.report import ReportData, render_report
 
 
 @pytest.fixture(scope="module", params=SIZES)
@@ -112,6 +114,21 @@ def test_bars_of_risks_are_tens_of_patients(exported: tuple[ReportData, Path]) -
     heights = [bar for kind in bars_in(svg) for bar in kind]
     assert heights
     assert all(abs(bar - 10 * round(bar / 10)) < 1e-3 for bar in heights)
+
+
+def test_other_sites_are_drawn_no_finer_than_they_are_written() -> None:
+    """Beside each line of page one stand its numbers, to two decimals."""
+    data = learned_from_several(draw_report(7, 133), 600, 133)
+    page = render_report(disclose(data, data.site.disclosure))
+    (table,) = re.findall(r'<table id="table-forest">.*?</table>', page, flags=re.S)
+    lines = re.findall(
+        r'<rect x="([\d.]+)" width="([\d.]+)" y="3".*?<rect x="([\d.-]+)".*?<td>([^ ]+) <small>(.*?)<', table
+    )
+    assert len(lines) == 5
+    for start, width, mark, value, ends in lines:
+        drawn = (float(start), float(start) + float(width), float(mark) + 0.5)
+        written = (*map(float, ends.split(" to ")), float(value))
+        assert drawn == pytest.approx([round((one - 0.4) / 0.006, 1) for one in written], abs=1e-6)
 
 
 def test_the_reader_of_drawings_works() -> None:

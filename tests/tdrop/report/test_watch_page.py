@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from conftest import PROJECT
+from drawn_numbers import panels_of
+from exported_folder import figures_in
 from leaving_numbers import against_the_rules
 from scipy.special import expit
 
@@ -14,6 +17,7 @@ from tdrop.base import Cohort, Hidden, plain, read
 from tdrop.contracts import load_network
 from tdrop.data import learn_encoder, simulate, subgroups_of
 from tdrop.figures import draw_evidence
+from tdrop.figures.watch import LOWEST
 from tdrop.report import render_watch, summarise_watch, watch_document, watch_without_counts
 from tdrop.watch import ScoredPatients, WatchState, begin_watch, freeze_scale, relative_loss
 
@@ -143,6 +147,38 @@ def test_the_words_of_the_figure_say_the_same_evidence_as_the_table(begun):
     evidence = summarise_watch(state, OPEN, ENCODER).rules[0].evidence
     assert abs(evidence) > 0.5
     assert f"further away {evidence:.1f}, alarm at 1.6" in drawn.alternative
+
+
+def test_figures_that_leave_have_no_point_that_the_document_does_not_have(begun):
+    state = grown(begun, [*range(5, 65, 5), *[300] * 4], "severe")[-1]
+    moments = [each for each in watch_document(state, HIDING, ENCODER)["history"] if each["kind"] != "champion"]
+    drawn = figures_in(render_watch(state, HIDING, None, ENCODER, leaving=True))
+
+    def is_known(title: str, known: set[float]) -> None:
+        points = [value for panel in panels_of(drawn[title]) for value in panel.y_values()]
+        assert len(points) > 10, title
+        assert all(min(abs(point - one) for one in known) < 1e-3 for point in points), title
+
+    evidence = {value for moment in moments for value in moment["evidence"].values()}
+    is_known("Evidence of each rule over time", {max(LOWEST, value) for value in evidence})
+    means = {end for moment in moments for values in moment["means"].values() for end in values}
+    is_known("Running means with intervals that hold at all times", means)
+    counts = {count for moment in moments for count in (moment["review"], moment["filled_in"], moment["set_aside"])}
+    rows = {count for moment in moments for count in (moment["patients"], moment["read"])}
+    shares = {
+        part / (whole + more) for part in counts - {None} for whole in rows - {None} if whole for more in (0, part)
+    }
+    is_known("Batches over time", shares)
+
+
+def test_what_was_agreed_is_not_drawn_where_the_page_leaves(begun):
+    """The limit follows from how many patients the model was made for."""
+    state = grown(begun, [33, 48, 61])[-1]
+    other = replace(state, further=replace(state.further, limit=state.further.limit + 0.05))
+    pages = {leaving: [render_watch(each, HIDING, None, ENCODER, leaving=leaving) for each in (state, other)]
+             for leaving in (True, False)}  # fmt: skip
+    assert pages[True][0] == pages[True][1]
+    assert pages[False][0] != pages[False][1]
 
 
 def test_a_concept_shift_is_called_by_its_name(begun):
