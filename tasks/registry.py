@@ -6,7 +6,8 @@ Beside a champion, this machine has the patients that it learned from and was ma
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from tasks.tracking import (
     version_at,
 )
 from tdrop.base import Cohort, Damaged, Mask, Unavailable, UsageError, read_record
-from tdrop.home import Ref, Workspace, files, load_pair, now
+from tdrop.home import Ref, Workspace, files, load_pair, lock_site, now
 from tdrop.served import (
     BEFORE,
     BY,
@@ -44,6 +45,27 @@ if TYPE_CHECKING:
 
 #: Finds the sites' registered models.
 MODELS = "name LIKE 'tdrop-%'"
+
+
+@contextmanager
+def lock_versions(workspace: Workspace, site: str, *aliases: str) -> Iterator[None]:
+    """Locks a site for the block; a UsageError if another version got an alias, or was promoted, while this waited.
+
+    A person decides on what there was when the command was given.
+    """
+
+    def standing() -> list[tuple[str, str] | None]:
+        versions = [version_at(workspace, site, alias) for alias in aliases]
+        return [None if each is None else (str(each.version), each.tags.get(WHEN, "")) for each in versions]
+
+    before = standing()
+    with lock_site(workspace, site):
+        if standing() != before:
+            raise UsageError(
+                f"site '{site}' got another {' or '.join(aliases)} while this command waited; nothing was changed: "
+                "look at its report, then give the command again"
+            )
+        yield
 
 
 def promote_candidate(workspace: Workspace, site: str, *, by: str, note: str) -> Promotion:

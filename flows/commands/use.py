@@ -241,18 +241,20 @@ def promote(
 ) -> None:
     """Approve the site's candidate: it becomes the champion, which `tdrop score` uses. Needs --by and --note."""
     from tdrop.base import plain
-    from tdrop.home import Workspace, lock_site
+    from tdrop.home import Workspace
 
     if by is None or note is None:
         raise UsageError("give both --by NAME (who takes responsibility) and --note TEXT (why, and for whom)")
     workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
     workspace.network().target(site)
     from tasks.governance import put_to_use
-    from tasks.registry import promote_candidate
+    from tasks.models import CANDIDATE
+    from tasks.registry import lock_versions, promote_candidate
     from tdrop.methods import label
+    from tdrop.served import CHAMPION
 
-    # A run that ends meanwhile must not have its report replaced by the one before it.
-    with lock_site(workspace, site):
+    # A run that ends meanwhile must not have its report replaced by the one before it, nor its model approved unread.
+    with lock_versions(workspace, site, CANDIDATE, CHAMPION):
         promotion = promote_candidate(workspace, site, by=by, note=note)
         documents = put_to_use(workspace, site)
     console.print_result({**plain(promotion), "documents": None if documents is None else str(documents)})
@@ -265,15 +267,16 @@ def promote(
 def rollback(site: SiteName, as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
     """Go back to the previous champion."""
     from tdrop.base import plain
-    from tdrop.home import Workspace, lock_site
+    from tdrop.home import Workspace
 
     workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
     workspace.network().target(site)
     from tasks.governance import put_to_use
-    from tasks.registry import restore_champion
+    from tasks.registry import lock_versions, restore_champion
     from tdrop.methods import label
+    from tdrop.served import CHAMPION
 
-    with lock_site(workspace, site):
+    with lock_versions(workspace, site, CHAMPION):
         promotion = restore_champion(workspace, site)
         put_to_use(workspace, site)
     console.print_result(plain(promotion))
@@ -296,13 +299,12 @@ def export(
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Write a report that may leave the hospital: small counts are hidden."""
-    from tasks.run import last_run
-    from tdrop.home import Workspace
+    from tdrop.home import Workspace, lock_site
 
     if (by is None) != (note is None):
         raise UsageError("give both --by NAME (who takes responsibility) and --note TEXT (why), or neither")
     workspace, console = Workspace.at(contracts=contracts, writes=folder is None), make_printer(as_json)
-    last = last_run(workspace, site)
+    workspace.network().target(site)
     destination = (folder or workspace.site(site) / "export").absolute()
     if destination.is_dir() and any(destination.iterdir()) and folder is not None:
         raise UsageError(f"'{destination}' is not empty; give a new folder, so that nothing else is mailed by accident")
@@ -310,20 +312,24 @@ def export(
     from tasks.governance import export_card, export_watch
     from tasks.publish import assemble
     from tasks.registry import refuse_altered_champion
+    from tasks.run import last_run
 
-    policy = workspace.resolve(site).policy
-    refuse_altered_champion(workspace, site)
-    # A person's own folder is new; in ours an earlier export may have left what is hidden now.
-    with _replaced_whole(destination) if folder is None else nullcontext(destination) as incoming:
-        if os.access(workspace.root, os.W_OK) or policy.exempt:
-            word = f"{by}: {note}" if by and note else ""
-            withheld = export_site(workspace, last, assemble(workspace, last), incoming, word).withheld
-            if withheld and not any(incoming.iterdir()):
-                raise DataError(f"nothing of site '{site}' is exported: {withheld}")
-        else:
-            withheld = copy_what_left(workspace, site, incoming)
-        export_watch(workspace, site, incoming)
-        export_card(workspace, site, incoming)
+    policy, writable = workspace.resolve(site).policy, os.access(workspace.root, os.W_OK)
+    # Report, watch and card are of one run and one champion; in a home that may only be read nothing can be locked.
+    with lock_site(workspace, site) if writable else nullcontext():
+        last = last_run(workspace, site)
+        refuse_altered_champion(workspace, site)
+        # A person's own folder is new; in ours an earlier export may have left what is hidden now.
+        with _replaced_whole(destination) if folder is None else nullcontext(destination) as incoming:
+            if writable or policy.exempt:
+                word = f"{by}: {note}" if by and note else ""
+                withheld = export_site(workspace, last, assemble(workspace, last), incoming, word).withheld
+                if withheld and not any(incoming.iterdir()):
+                    raise DataError(f"nothing of site '{site}' is exported: {withheld}")
+            else:
+                withheld = copy_what_left(workspace, site, incoming)
+            export_watch(workspace, site, incoming)
+            export_card(workspace, site, incoming)
     rule = "nothing hidden (exempt)" if policy.exempt else f"counts under {policy.threshold} hidden"
     threshold = None if policy.exempt else policy.threshold
     console.print_result(

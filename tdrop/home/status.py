@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,12 +15,11 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from tdrop.base import DataError, UsageError, plain, read_record
+from tdrop.base import DataError, UsageError, notice, plain, read_record
 from tdrop.home.progress import SENTENCE, interrupt_requested
 from tdrop.home.store import program_digest
 from tdrop.home.workspace import PRIVATE, ResolvedSite, Workspace, write_private
 
-logger = logging.getLogger(__name__)
 STATUS = "status.json"
 #: Exists while a run goes on; a killed run leaves it behind.
 RUNNING = "running.json"
@@ -120,12 +118,12 @@ def current_inputs(site: ResolvedSite, settings: Mapping[str, Any]) -> Inputs:
 
 @contextmanager
 def lock_site(workspace: Workspace, site: str) -> Iterator[None]:
-    """Locks a site for the block. A second run of the site waits, and then usually finds nothing changed."""
+    """Locks a site for the block. Who comes second says that it waits; a run then usually finds nothing changed."""
     lock = _lock(workspace, site)
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        logger.warning("site %s: another run is under way; this one goes on when it has ended", site)
+        notice(f"another run or command is busy with site '{site}'; this one waits and goes on when it has ended")
         lock.acquire()
     try:
         yield
