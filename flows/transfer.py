@@ -12,6 +12,7 @@ from typing import Any
 
 from prefect import flow, get_run_logger
 from prefect.client.orchestration import get_client
+from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
 from prefect.client.schemas.objects import State
 from prefect.exceptions import MissingContextError, PrefectException
 from prefect.runtime import flow_run as current_run
@@ -52,6 +53,8 @@ from tdrop.report import SiteSummary
 
 #: Threads only wait for worker processes; a few more than cores keep those busy.
 THREADS = 2 * (os.cpu_count() or 1) + 2
+#: Tasks that have not ended, as Prefect finds them.
+OPEN_TASKS = TaskRunFilter.model_validate({"state": {"type": {"any_": ["SCHEDULED", "PENDING", "RUNNING"]}}})
 #: How long running sites have to end after Ctrl-C.
 SHUTDOWN_SECONDS = 7.0
 
@@ -116,7 +119,7 @@ def transfer_site(
     with lock_site(workspace, site):
         _close_interrupted_run(workspace, site)
         _tag_run(resolved)
-        with mark_as_running(workspace, site, run_id):
+        with mark_as_running(workspace, site, run_id, is_server_lost):
             try:
                 result = _transfer_if_changed(
                     gather_new_patients(resolved) if new_patients else resolved, settings, again
@@ -145,7 +148,7 @@ def _tag_run(site: ResolvedSite, *more: str) -> None:
 
 
 def _close_interrupted_run(workspace: Workspace, site: str) -> None:
-    """Closes a run that Prefect still shows as running although its process has ended.
+    """Closes a run that Prefect still shows as running, with its tasks, although its process has ended.
 
     This run holds the site's lock, so the process of any run that is still noted as running has ended.
     """
@@ -156,6 +159,9 @@ def _close_interrupted_run(workspace: Workspace, site: str) -> None:
     with suppress(PrefectException), get_client(sync_client=True) as client:
         run = client.read_flow_run(note.flow_run)  # type: ignore[arg-type]
         parents = [client.read_task_run(run.parent_task_run_id).flow_run_id] if run.parent_task_run_id else []
+        runs = FlowRunFilter.model_validate({"id": {"any_": [run.id, *parents]}})
+        for task in client.read_task_runs(flow_run_filter=runs, task_run_filter=OPEN_TASKS):
+            client.set_task_run_state(task.id, closed, force=True)
         for run_id in (run.id, *parents):
             state = client.read_flow_run(run_id).state  # type: ignore[arg-type]
             if state is not None and not state.is_final():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -88,15 +88,20 @@ def _write(workspace: Workspace, status: Status, name: str) -> None:
 
 
 @contextmanager
-def mark_as_running(workspace: Workspace, site: str, flow_run: str) -> Iterator[None]:
-    """Writes a note that exists during the block, and stays if the process is interrupted or killed."""
+def mark_as_running(
+    workspace: Workspace, site: str, flow_run: str, is_server_lost: Callable[[Exception], bool]
+) -> Iterator[None]:
+    """Writes a note that exists during the block, and stays if Prefect is not told how the run ended.
+
+    That is so when the process is interrupted or killed, and when the server is lost.
+    """
     note = workspace.site(site) / RUNNING
     _write(workspace, Status(site, None, "interrupted", started=now(), sentence=SENTENCE, flow_run=flow_run), RUNNING)
     try:
         yield
-    except Exception:
+    except Exception as error:
         # Ctrl-C and Prefect's reaction to SIGTERM are not subclasses of Exception.
-        if not interrupt_requested():
+        if not interrupt_requested() and not is_server_lost(error):
             note.unlink(missing_ok=True)
         raise
     note.unlink(missing_ok=True)
