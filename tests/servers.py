@@ -15,6 +15,9 @@ from flows.orchestration import Server, free_port, prefect_command, start_server
 from tasks.tracking import RECORD, connect
 from tdrop.home import Workspace
 
+#: The module of Prefect's server as a hospital runs it.
+PLAIN_SERVER = "prefect.server.api.server"
+
 
 def empty_record() -> Path:
     """MLflow's database with its tables and nothing in them."""
@@ -27,19 +30,23 @@ def empty_record() -> Path:
 
 
 @contextmanager
-def prefect_server_in(home: Path, **environment: str) -> Iterator[tuple[str, Server]]:
+def prefect_server_in(home: Path, host: str = "127.0.0.1", **environment: str) -> Iterator[tuple[str, Server]]:
     """A Prefect server of its own with its files below `home`; yields the address of its API and the server.
+
+    At another address than this machine's own it is Prefect's plain server, which other machines can reach.
 
     The first one of a session makes its tables; the others copy them, which takes half the time.
     """
     home.mkdir(parents=True, exist_ok=True)
     port = free_port()
-    url = f"http://127.0.0.1:{port}/api"
+    url, command = f"http://{host}:{port}/api", prefect_command(port)
+    if host != "127.0.0.1":
+        command = [each.replace("127.0.0.1", host).replace("flows.closed_server", PLAIN_SERVER) for each in command]
     settings = {**environment, "PREFECT_HOME": str(home), "PREFECT_API_URL": url}
     empty, own = SHARED / "prefect.db", home / "prefect.db"
 
     def start() -> Server:
-        starting = start_server("Prefect", prefect_command(port), f"{url}/health", home / "log", settings)
+        starting = start_server("Prefect", command, f"{url}/health", home / "log", settings)
         server = stack.enter_context(starting)
         server.wait_until_up()
         return server

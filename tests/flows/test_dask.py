@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
-import time
 from pathlib import Path
 
 import pytest
 from conftest import TINY_METHODS, at, compared_network, leave_reports_out, transfer_several, write_tiny_network
+from dask_workers import WorkerKiller
 from waiting import LIMIT_SECONDS
 
 from flows.transfer_command import Workers, dask_scheduler
@@ -50,7 +47,7 @@ def test_neither_a_killed_worker_nor_sites_at_once_change_a_digit(
         return {site: (workspace.latest(site) / "evaluation.json").read_bytes() for site in results}
 
     one_by_one = transfer_all("one")
-    killer = Killer(cluster, tmp_path / "cluster" / "home" / "store" / "held-out")
+    killer = WorkerKiller(cluster, tmp_path / "cluster" / "home" / "store" / "held-out")
     killer.start()
     assert transfer_all("cluster", scheduler=cluster.scheduler.address, at_once=3) == one_by_one
     killer.join(LIMIT_SECONDS)
@@ -58,29 +55,6 @@ def test_neither_a_killed_worker_nor_sites_at_once_change_a_digit(
     after = {path: path.stat().st_mtime_ns for path in killer.finished}
     assert after == killer.finished, "a finished stage was built again"
     assert transfer_all("threads", at_once=3) == one_by_one
-
-
-class Killer(threading.Thread):
-    """Waits until a worker has been in a task for a while, then kills its process."""
-
-    def __init__(self, client, stages: Path) -> None:
-        super().__init__(daemon=True)
-        self.client, self.stages = client, stages
-        self.killed: int | None = None
-        self.finished: dict[Path, int] = {}
-
-    def run(self) -> None:
-        pids = self.client.run(os.getpid)
-        deadline = time.monotonic() + LIMIT_SECONDS
-        while time.monotonic() < deadline:
-            under_way = list(self.stages.glob(".*"))
-            busy = [address for address, tasks in self.client.processing().items() if tasks]
-            if under_way and busy:
-                self.finished = {file: file.stat().st_mtime_ns for file in self.stages.glob("[!.]*/manifest.json")}
-                os.kill(pids[busy[0]], signal.SIGKILL)
-                self.killed = pids[busy[0]]
-                return
-            time.sleep(0.02)
 
 
 def test_without_an_address_processes_of_this_machine_are_the_cluster():
