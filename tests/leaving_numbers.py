@@ -28,18 +28,24 @@ PUBLISHED: Mapping[str, Mapping[str, str]] = {
     },
     "shift.json": {
         **dict.fromkeys(("source_rows", "target_rows", "weights_effective_n"), "count"),
-        **dict.fromkeys(("outside_overlap", "features[].outside_range"), "share"),
+        **dict.fromkeys(("weights_capped_share", "outside_overlap", "features[].outside_range"), "share"),
         **dict.fromkeys(("domain_auroc.rows_fitted", "aurocs[].rows_fitted"), "count"),
         **{
             f"{where}.{name}": "grid"
             for where in ("domain_auroc", "aurocs[]")
             for name in ("value", "low", "high", "log_loss")
         },
+        **dict.fromkeys(("permutation.source_rows", "permutation.target_rows"), "count"),
+        **dict.fromkeys(("permutation.statistic", "permutation.p_value"), "grid"),
+        "permutation.permutations": "design",
         **dict.fromkeys(("propensity.source[]", "propensity.target[]"), "count"),
         **dict.fromkeys(("features[].density.source[]", "features[].density.target[]"), "count"),
         **dict.fromkeys(("propensity.edges[]", "features[].density.edges[]"), "design"),
         # Of a share, what follows from the shares shown; else a grid.
         **{f"features[].{name}": "share" for name in ("source_mean", "target_mean", "pooled_sd", "smd", "distance")},
+        "features[].missing_difference": "share",
+        **dict.fromkeys(("drivers[].largest_smd", "drivers[].distance"), "share"),
+        "drivers[].auroc_drop": "grid",
         **dict.fromkeys(("grounds[].count", "grounds[].of", "grounds[].expected"), "count"),
         **dict.fromkeys(("grounds[].low", "grounds[].high"), "stays"),
         **dict.fromkeys(("shares.pool[]", "shares.resembled[]"), "grid"),

@@ -15,6 +15,7 @@ from tdrop.disclosure.cells import (
     Policy,
     by_rule,
     coarse,
+    fine_step,
     leaves_open,
     limit,
     mean_to_grid,
@@ -26,7 +27,7 @@ from tdrop.disclosure.cells import (
     to_grid,
     to_number,
 )
-from tdrop.shift import Balance, Density, FeatureShift, Matching, Shares, Shift
+from tdrop.shift import Balance, Density, Driver, FeatureShift, Matching, Shares, Shift
 
 #: What is said of a feature in numbers.
 MOMENTS = ("source_mean", "target_mean", "pooled_sd", "smd", "distance")
@@ -48,10 +49,13 @@ def disclose_shift(shift: Shift, policy: Policy) -> Shift:
         target_rows=shown_count(shift.target_rows, threshold),
         domain_auroc=by_rule(shift.domain_auroc, threshold, min(rows)),
         aurocs=tuple(by_rule(item, threshold, min(rows)) for item in shift.aurocs),
+        permutation=by_rule(shift.permutation, threshold, min(rows)),
         weights_effective_n=None if effective is None else coarse(effective, threshold),
+        weights_capped_share=_share(shift.weights_capped_share, rows[0], threshold),
         outside_overlap=_share(shift.outside_overlap, rows[1], threshold),
         propensity=None if shift.propensity is None else _density(shift.propensity, threshold),
         features=features,
+        drivers=tuple(_driver(item, features, fine_step(min(rows), threshold)) for item in shift.drivers),
         grounds=tuple(by_rule(item, threshold, expected=_whole(item.expected, threshold)) for item in shift.grounds),
         shares=None if shift.shares is None else _shares(shift.shares, rows, threshold),
     )
@@ -78,6 +82,7 @@ def _feature(item: FeatureShift, rows: tuple[int, int], threshold: int) -> Featu
     shown = replace(
         item,
         density=_density(_common_values(item.density, threshold), threshold),
+        missing_difference=None,
         outside_range=_share(item.outside_range, rows[1], threshold),
     )
     if item.kind == "continuous":
@@ -182,17 +187,37 @@ def _difference(item: FeatureShift, there: float | None, here: float | None) -> 
 def _complete(features: Sequence[FeatureShift]) -> tuple[FeatureShift, ...]:
     """Fills in what belongs to a whole column, from what its features show."""
     levels: dict[str, list[float | None]] = {}
+    missing: dict[str, float] = {}
     for item in features:
         if item.kind == "level":
             levels.setdefault(item.column, []).append(item.distance)
+        if item.kind == "missing" and item.target_mean is not None and item.source_mean is not None:
+            missing[item.column] = item.target_mean - item.source_mean
     return tuple(
-        replace(item, distance=_half(levels[item.column])) if item.kind == "level" else item for item in features
+        replace(
+            item,
+            distance=_half(levels[item.column]) if item.kind == "level" else item.distance,
+            missing_difference=missing.get(item.column),
+        )
+        for item in features
     )
 
 
 def _half(distances: Sequence[float | None]) -> float | None:
     known = [distance for distance in distances if distance is not None]
     return sum(known) / 2 if len(known) == len(distances) else None
+
+
+def _driver(item: Driver, features: Sequence[FeatureShift], step: float) -> Driver:
+    members = [one for one in features if one.column == item.column]
+    smds = [one.smd for one in members if one.smd is not None]
+    distances = [one.distance for one in members if one.distance is not None]
+    return Driver(
+        item.column,
+        to_grid(item.auroc_drop, step) or 0.0,
+        max(smds, key=abs, default=None),
+        max(distances, default=None),
+    )
 
 
 def _density(density: Density, threshold: int) -> Density:

@@ -87,7 +87,8 @@ def shift_notes(shift: Shift) -> list[str]:
     fitted: dict[str, list[str]] = {}
     for auroc in shift.aurocs:
         fitted.setdefault(count(auroc.rows_fitted), []).append(auroc.kind)
-    return [say("site_classifier", kinds=kinds, rows=rows) for rows, kinds in fitted.items()]
+    notes = [say("site_classifier", kinds=kinds, rows=rows) for rows, kinds in fitted.items()]
+    return [*notes, say("permutation", test=shift.permutation)] if shift.permutation else notes
 
 
 def matching_sentence(matching: Matching | None, titles: Mapping[str, str], source_titles: Mapping[str, str]) -> str:

@@ -8,8 +8,11 @@ from .classifier import (
 )
 from .differences import (
     Density as Density,
+    Driver as Driver,
     FeatureShift as FeatureShift,
+    PermutationTest as PermutationTest,
     compare_features as compare_features,
+    permutation_test as permutation_test,
 )
 from .estimate import (
     Shares as Shares,

@@ -22,8 +22,16 @@ from threadpoolctl import threadpool_limits
 
 from tdrop.base import Cohort, Count, DataError, Doubles, html_table, three_decimals, written
 from tdrop.shift.classifier import check_same_features, propensity
-from tdrop.shift.differences import Density, FeatureShift, compare_features
-from tdrop.shift.overlap import DomainAuroc, Propensity
+from tdrop.shift.differences import (
+    Density,
+    Driver,
+    FeatureShift,
+    PermutationTest,
+    compare_features,
+    permutation_test,
+    rank_drivers,
+)
+from tdrop.shift.overlap import WEIGHT_CAP, DomainAuroc, Propensity, density_ratio_weights
 from tdrop.shift.verdict import Ground, Verdict, judge_shift, worst_verdict
 
 logger = logging.getLogger(__name__)
@@ -114,10 +122,13 @@ class Shift:
         verdict: "go", "caution", "stop" or "too few to say".
         domain_auroc: The cross-fitted AUROC of the propensity; None when none can be fitted.
         aurocs: Those of all classifiers that were compared, simplest first.
+        permutation: Two-sample test; it informs and never decides.
         weights_effective_n: Effective size of the source under density-ratio weights; small without overlap.
+        weights_capped_share: Share of source rows whose weight reached the cap.
         outside_overlap: Share of target patients with hardly any source patient like them.
         propensity: Histogram of P(target | x) with the sites weighted alike, on common edges.
         features: One record per feature.
+        drivers: Columns by their part in the difference, largest first.
         grounds: What else speaks in the verdict; see `judged`.
         shares: Whom the target's patients resemble among several sources; None where there is one.
     """
@@ -129,10 +140,13 @@ class Shift:
     verdict: Verdict
     domain_auroc: DomainAuroc | None
     aurocs: tuple[DomainAuroc, ...]
+    permutation: PermutationTest | None
     weights_effective_n: float | None
+    weights_capped_share: float | None
     outside_overlap: float | None
     propensity: Density | None
     features: tuple[FeatureShift, ...]
+    drivers: tuple[Driver, ...]
     grounds: tuple[Ground, ...] = ()
     shares: Shares | None = None
 
@@ -177,12 +191,14 @@ class Shift:
 
 
 def estimate_shift(source: Cohort, target: Cohort, *, seed: int = 0, fitted: Propensity | None = None) -> Shift:
-    """Measures how different the target's patients are, feature by feature and jointly; outcomes are not read.
+    """Measures how different the target's patients are, feature by feature and jointly.
+
+    Outcomes are not read. Large sites are thinned where it is costly; the records say to how many rows.
 
     Args:
         source: The labelled site.
         target: The site to compare with it.
-        seed: Decides folds and subsamples.
+        seed: Decides folds, subsamples and shuffles.
         fitted: The pair's propensity where it was fitted before; fitted here otherwise.
     """
     check_same_features(source, target)
@@ -194,7 +210,9 @@ def estimate_shift(source: Cohort, target: Cohort, *, seed: int = 0, fitted: Pro
     features = compare_features(source, target)
     if fitted is None and min(len(source), len(target)) >= 2:
         fitted = propensity(source, target, seed=seed)
+    test = None if fitted is None else permutation_test(source, target, seed=seed)
     auroc, outside = (None, None) if fitted is None else (fitted.auroc, fitted.outside)
+    weights = None if fitted is None else density_ratio_weights(fitted)
     verdict = judge_shift(auroc, outside)
     logger.info("site '%s' against '%s': %s", target.site, source.site, verdict)
     return Shift(
@@ -205,10 +223,13 @@ def estimate_shift(source: Cohort, target: Cohort, *, seed: int = 0, fitted: Pro
         verdict=verdict,
         domain_auroc=auroc,
         aurocs=() if fitted is None else fitted.candidates,
+        permutation=test,
         weights_effective_n=None if fitted is None else fitted.effective_n,
+        weights_capped_share=None if weights is None else float((weights >= 0.999 * WEIGHT_CAP).mean()),
         outside_overlap=outside,
         propensity=None if fitted is None else _histogram(fitted),
         features=features,
+        drivers=() if fitted is None else rank_drivers(source, target, features, kind=fitted.kind, seed=seed),
         shares=None if source.origins is None else estimate_shares(source, target, seed=seed),
     )
 

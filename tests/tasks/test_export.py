@@ -165,7 +165,8 @@ def exact_counts(data: ReportData) -> set[str]:
     """The counts of a site that rounding changes, as text; short ones stand on a page for many other reasons."""
     shift: Any = plain(data.shift)
     records = [shift, data.previous, *map(plain, (data.evaluation, data.validation, data.labels, data.matching))]
-    found = {number for record in records for number in whole_numbers(record)}
+    settings = {shift["permutation"]["permutations"]}
+    found = {number for record in records for number in whole_numbers(record)} - settings
     return {text for number in found if number > 100 and number % 10 for text in (f"{number}", f"{number:,}")}
 
 

@@ -108,11 +108,11 @@ def learn_shift(attack: Attack, site: Mapping[str, Any]) -> None:
     sd = float(np.sqrt(bars @ (places - mean) ** 2 / n)) or 1.0
     edges = tuple(float(edge) for edge in range(len(bars) + 1))
     ages = Density(edges, (100,) * 8, tuple(int(bar) for bar in bars))
-    age = FeatureShift("age", "age", "continuous", 1.0, mean, sd, 0.1, 0.1, 0.0, ages)
+    age = FeatureShift("age", "age", "continuous", 1.0, mean, sd, 0.1, 0.1, "wasserstein", None, 0.0, ages)
     two = Density((0.0, 1.0, 2.0), (400, 400), (n - yes, yes))
     smd = (yes / n - 0.5) / 0.5
-    smoker = FeatureShift("smoker", "smoker", "binary", 0.5, yes / n, sd, smd, 0.1, 0.0, two)
-    whole = Shift("a", "b", 800, n, "go", None, (), None, None, None, (age, smoker))
+    smoker = FeatureShift("smoker", "smoker", "binary", 0.5, yes / n, sd, smd, 0.1, "total_variation", None, 0.0, two)
+    whole = Shift("a", "b", 800, n, "go", None, (), None, None, None, None, None, (age, smoker), ())
     shift = disclose_shift(whole, POLICY)
     shown, binary = shift.features
     for index, bar in enumerate(shown.density.target):
@@ -162,7 +162,7 @@ def ordinal(site: str, counts: Sequence[int]) -> Cohort:
 
 def publish(source: Cohort, target: Cohort) -> Shift:
     features = compare_features(source, target)
-    whole = Shift("a", "b", len(source), len(target), "go", None, (), None, None, None, features)
+    whole = Shift("a", "b", len(source), len(target), "go", None, (), None, None, None, None, None, features, ())
     return disclose_shift(whole, POLICY)
 
 

@@ -30,7 +30,7 @@ from tdrop.disclosure import (
 from tdrop.figures import draw_risk_histogram
 from tdrop.metrics import METRICS
 from tdrop.report import SiteSummary, render_details, render_report, report_summary
-from tdrop.shift import Balance, Density, FeatureShift, Ground, Matching, Shift
+from tdrop.shift import Balance, Density, Driver, FeatureShift, Ground, Matching, Shift
 
 POLICY = Disclosure(threshold=10)
 EXEMPT = Disclosure(threshold=10, exempt=True)
@@ -60,7 +60,7 @@ def feature(name: str, kind: Any, column: str, target: list[int], source: list[i
     edges = tuple(-0.5 + index for index in range(len(target) + 1))
     means = [counts[-1] / sum(counts) for counts in (source, target)]
     density = Density(edges, tuple(source), tuple(target))
-    return FeatureShift(name, column, kind, *means, 0.1, 0.2, 0.1, 0.0, density)
+    return FeatureShift(name, column, kind, *means, 0.1, 0.2, 0.1, "total_variation", None, 0.0, density)
 
 
 def make_shift(**changes: Any) -> Shift:
@@ -73,8 +73,8 @@ def make_shift(**changes: Any) -> Shift:
     ]
     shift = Shift(
         source="a", target="b", source_rows=1000, target_rows=400, verdict="go", domain_auroc=None, aurocs=(),
-        weights_effective_n=None, outside_overlap=3 / 400, propensity=None,
-        features=tuple(features),
+        permutation=None, weights_effective_n=None, weights_capped_share=0.2, outside_overlap=3 / 400, propensity=None,
+        features=tuple(features), drivers=(Driver("stage", 0.1, 0.2, 0.1),),
     )  # fmt: skip
     return replace(shift, **changes)
 
@@ -188,6 +188,7 @@ def with_few(data: Any, few: int) -> Any:
         shift=replace(
             data.shift, source_rows=few, target_rows=few, outside_overlap=few / 300, grounds=tuple(grounds),
             aurocs=tuple(replace(one, rows_fitted=few) for one in data.shift.aurocs),
+            permutation=replace(data.shift.permutation, source_rows=few, target_rows=few),
         ),
         evaluation=replace(data.evaluation, outcomes=few, rows=tuple(rows)),
         previous=SiteSummary("a", "A", patients=few, referred=few, labelled=few, method="ensemble",

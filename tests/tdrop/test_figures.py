@@ -106,7 +106,7 @@ def test_a_method_looks_the_same_everywhere_and_like_no_other() -> None:
 def test_the_levels_of_a_column_are_named_as_the_contract_names_them() -> None:
     def level(name: str) -> FeatureShift:
         density = Density((0.0, 0.5, 1.0), (30, 20), (25, 15))
-        return FeatureShift(name, "ward", "level", *[None] * 5, None, density)
+        return FeatureShift(name, "ward", "level", *[None] * 5, "total_variation", None, None, density)
 
     # Names that could be taken apart in more than one way: nobody does.
     drawn = figures.draw_densities([level("ward=a=b"), level("ward=c")], {}, [], {"ward": {0.0: "a=b", 1.0: "c"}})

@@ -22,6 +22,7 @@ from tdrop.shift import (
     estimate_shift,
     judge_shift,
     match,
+    permutation_test,
     propensity,
     unlike_newcomers,
 )
@@ -57,6 +58,7 @@ def test_simulated_sites_come_out_in_order():
     assert outside == sorted(outside)
     effective = [shift.weights_effective_n for shift in shifts]
     assert effective == sorted(effective, reverse=True)
+    assert {"treatment", "age"} <= {driver.column for driver in shifts[2].drivers[:3]}
 
 
 def test_a_source_without_the_old_and_the_ill_says_stop():
@@ -71,13 +73,16 @@ def test_no_overlap_says_stop(rows):
     shift = estimate_shift(*scenarios.no_overlap(rows, seed=0))
     assert shift.verdict == "stop"
     assert shift.outside_overlap > 0.9
+    assert shift.drivers[0].column == "x0"
+    assert shift.permutation.p_value == 1 / 500
 
 
-def test_a_tiny_difference_in_a_huge_sample_is_certain_and_still_go():
+def test_a_tiny_difference_in_a_huge_sample_is_significant_and_still_go():
     source, target = scenarios.no_shift(30_000, seed=0)
     target = replace(target, X=target.X + 0.15)
     shift = estimate_shift(source, target)
     assert shift.domain_auroc.low > 0.55
+    assert shift.permutation.p_value < 0.05
     assert shift.verdict == "go"
 
 
@@ -116,10 +121,11 @@ def test_missing_values_are_compared_by_their_indicator():
         sides.append(
             cohort(site, psa=generator.normal(size=1_000), psa_missing=missing, age_group=generator.normal(size=1_000))
         )
-    _, indicator, _ = estimate_shift(*sides).features
-    assert indicator.distance == pytest.approx(0.3)
+    psa, indicator, other = estimate_shift(*sides).features
+    assert psa.missing_difference == indicator.missing_difference == pytest.approx(0.3)
     assert indicator.kind == "missing"
     assert indicator.column == "psa"
+    assert other.missing_difference is None
 
 
 def test_densities_count_everybody_on_common_edges():
@@ -134,6 +140,12 @@ def test_densities_count_everybody_on_common_edges():
     assert sum(shift.propensity.target) == 700
     grade = next(feature for feature in shift.features if feature.feature == "grade_group")
     assert grade.density.source == tuple(np.bincount(source.X[:, 2].astype(int))[1:])
+
+
+def test_permutation_p_values_are_uniform_without_a_shift():
+    p_values = [permutation_test(*scenarios.no_shift(60, seed=10 * seed), seed=seed).p_value for seed in range(60)]
+    assert 0.35 < np.mean(p_values) < 0.65
+    assert np.mean(np.array(p_values) <= 0.1) < 0.25
 
 
 def test_weights_turn_the_source_into_the_target():

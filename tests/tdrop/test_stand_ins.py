@@ -83,7 +83,7 @@ class Site:
         encoder = learn_encoder(self.source, CONTRACT)
         source, target = encoder.encode(self.source, "registry"), encoder.encode(frame, "harbour")
         features = compare_features(source, target)
-        whole = Shift("a", "b", len(source), len(target), "go", None, (), None, None, None, features)
+        whole = Shift("a", "b", len(source), len(target), "go", None, (), None, None, None, None, None, features, ())
         numbers = {
             (row.method, row.metric, row.group): row.value for row in disclose_evaluation(evaluation, policy).rows
         }

@@ -79,7 +79,7 @@ def test_recalibration_is_shown_before_and_after(details: Page) -> None:
 def test_optional_parts_may_be_missing(unlabelled: ReportData) -> None:
     bare = replace(
         unlabelled, source_frame=None, target_frame=None, provenance=None, previous=None, tuning={},
-        matching=None, shift=replace(unlabelled.shift, propensity=None),
+        matching=None, shift=replace(unlabelled.shift, drivers=(), propensity=None),
     )  # fmt: skip
     assert "Rows read 420 = used 400" in Page(render_details(bare)).text
 
