@@ -216,7 +216,6 @@ class TrackRecord:
         share_low: Lower end of the 95% interval of the share (Clopper and Pearson); None before any was opened.
         share_high: Upper end.
         mean_error: Mean distance of forecast and observed AUROC; None before any was opened.
-        observations: The observations counted.
     """
 
     sealed: int
@@ -226,7 +225,6 @@ class TrackRecord:
     share_low: float | None
     share_high: float | None
     mean_error: float | None
-    observations: tuple[Observation, ...]
 
 
 def track_record(entries: Sequence[LedgerEntry]) -> TrackRecord:
@@ -239,11 +237,11 @@ def track_record(entries: Sequence[LedgerEntry]) -> TrackRecord:
     opened = tuple(last.values())
     sealed = [entry.site for entry in entries if entry.forecast is not None]
     if not opened:
-        return TrackRecord(len(sealed), len(set(sealed)), 0, 0, None, None, None, ())
+        return TrackRecord(len(sealed), len(set(sealed)), 0, 0, None, None, None)
     inside = sum(observation.inside for observation in opened)
     low, high = binomial_interval(inside, len(opened))
     off = sum(abs(observation.observed - observation.expected) for observation in opened) / len(opened)
-    return TrackRecord(len(sealed), len(set(sealed)), len(opened), inside, low, high, off, opened)
+    return TrackRecord(len(sealed), len(set(sealed)), len(opened), inside, low, high, off)
 
 
 def binomial_interval(inside: int, n: int) -> tuple[float, float]:

@@ -149,16 +149,12 @@ class CalibrationTable:
     """A calibration plot as numbers, one entry per group of patients of like risk.
 
     Attributes:
-        n: Patients (groups,).
-        events: Of these with the outcome (groups,).
         risk: Mean predicted risk (groups,).
         rate: Observed share (groups,).
-        mass: For how many patients a group stands (groups,): n where all count alike.
-        size: Equally weighted patients who say as much (groups,): n where all count alike.
+        mass: For how many patients a group stands (groups,).
+        size: Equally weighted patients who say as much (groups,): the same where all count alike.
     """
 
-    n: Indices
-    events: Indices
     risk: Doubles
     rate: Doubles
     mass: Doubles
@@ -171,11 +167,10 @@ class CalibrationTable:
         """Groups patients by risk; each stands for `weights` (rows,) patients, for one unless given."""
         outcome, risk = as_pair(y, p)
         group = group_by_risk(risk, groups)
-        n, events = np.bincount(group), np.bincount(group, weights=outcome)
         row_weights = np.ones(len(risk)) if weights is None else np.asarray(weights, dtype=np.float64)
         mass, squares = (np.bincount(group, power).astype(np.float64) for power in (row_weights, row_weights**2))
         mean_risk, rate = (np.bincount(group, row_weights * value) / mass for value in (risk, outcome))
-        return cls(n, events.astype(np.int64), mean_risk, rate, mass, mass**2 / squares)
+        return cls(mean_risk, rate, mass, mass**2 / squares)
 
     @property
     def plain_error(self) -> float:

@@ -25,30 +25,26 @@ class RuleStanding:
         rule: further, nearer, harm, outcomes or ranking.
         stand: Its state; an alarm stays until another champion is put to use.
         patients: New patients, or known outcomes, that it rests on.
-        evidence: log10 of its e-value now; None where it has none.
-        peak: log10 of the highest so far.
         line: log10 of the line at which it raises an alarm.
     """
 
     rule: str
     stand: Stand
     patients: int
-    evidence: float | None = None
-    peak: float | None = None
     line: float | None = None
 
 
 def rules_of(state: WatchState) -> tuple[RuleStanding, ...]:
     """Every rule of a watch."""
     test = state.outcomes
-    harm = _standing("harm", state.patients, state.harm, state.harm_peak, {"alarm": LINE})
+    harm = _standing("harm", state.patients, state.harm_peak, {"alarm": LINE})
     outcomes: dict[Stand, float] = {"alarm": STOP_LINE, "caution": CAUTION_LINE}
     quality = (RuleStanding("ranking", _ranking(state), test.patients),) if state.task != "regression" else ()
     return (
         _of_bet("further", state.further, "alarm"),
         _of_bet("nearer", state.nearer, "caution"),
         harm if state.loss is not None else replace(harm, stand="not watched"),
-        _standing("outcomes", test.patients, test.log_wealth, test.peak, outcomes),
+        _standing("outcomes", test.patients, test.peak, outcomes),
         *quality,
     )
 
@@ -86,14 +82,13 @@ def is_concept_shift(state: WatchState) -> bool:
 def _of_bet(rule: str, bet: Bet | None, crossed: Stand) -> RuleStanding:
     if bet is None:
         return RuleStanding(rule, "not watched", 0)
-    return _standing(rule, bet.patients, bet.log_wealth, bet.peak, {crossed: LINE})
+    return _standing(rule, bet.patients, bet.peak, {crossed: LINE})
 
 
-def _standing(rule: str, patients: int, now: float, peak: float, lines: Mapping[Stand, float]) -> RuleStanding:
-    """How a rule stands by its logarithmic wealth now and at its highest; `lines` has the gravest first."""
+def _standing(rule: str, patients: int, peak: float, lines: Mapping[Stand, float]) -> RuleStanding:
+    """How a rule stands by its logarithmic wealth at its highest; `lines` has the gravest first."""
     crossed: list[Stand] = [stand for stand, line in lines.items() if peak >= float(np.log(line))]
-    evidence, highest, line = (float(value / np.log(10)) for value in (now, peak, np.log(max(lines.values()))))
-    return RuleStanding(rule, crossed[0] if crossed else "quiet", patients, evidence, highest, line)
+    return RuleStanding(rule, crossed[0] if crossed else "quiet", patients, float(np.log10(max(lines.values()))))
 
 
 def _ranking(state: WatchState) -> Stand:

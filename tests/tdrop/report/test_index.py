@@ -56,14 +56,14 @@ def test_index_sets_sites_side_by_side_with_links(labelled: ReportData, unlabell
 
 def test_the_index_says_over_all_sites_how_often_forecasts_held(unlabelled: ReportData) -> None:
     line = IndexLine(report_summary(unlabelled), "a.html")
-    page = Page(render_index([line], TrackRecord(5, 4, 3, 2, 0.09, 0.99, 0.034, ()))).text
+    page = Page(render_index([line], TrackRecord(5, 4, 3, 2, 0.09, 0.99, 0.034))).text
     assert "at 2 of 3 (67%; 95% interval 9% to 99%), on average 0.03 from the forecast" in page
     assert line.summary.forecast is not None
     expected = line.summary.forecast["auroc"]
     assert f"{expected.low:.2f} to {expected.high:.2f}" in page
     assert "AUROC expected" in page
     assert 'id="track"' not in render_index([line])
-    unopened = render_index([line], TrackRecord(1, 1, 0, 0, None, None, None, ()))
+    unopened = render_index([line], TrackRecord(1, 1, 0, 0, None, None, None))
     assert "No forecast has been checked by an audit yet." in unopened
 
 
