@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
+from tdrop.base import UsageError
 from tdrop.methods import method_names, require_methods
 
 #: The form of a deployment offers the methods as a list of choices, and its server refuses any other name.
@@ -44,4 +45,9 @@ class TransferSettings(BaseModel):
     def chosen_methods(self) -> tuple[str, ...]:
         """The methods to train, in the paper's order, each name checked."""
         require_methods((*self.methods, *self.method_settings))
+        if set(self.methods) == {"mlp"}:
+            raise UsageError(
+                "'mlp' alone is only reported and never chosen, because it has no interval; name another method beside "
+                "it, or none for all of them"
+            )
         return tuple(name for name in method_names() if not self.methods or name in self.methods)

@@ -109,20 +109,19 @@ def transfer(
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Run the whole pipeline for one or several target sites: check, compare, train, choose, evaluate, report."""
+    from tasks.settings import TransferSettings
     from tdrop.home import Workspace
-    from tdrop.methods import require_methods
 
     # Before the training libraries load, which takes seconds.
     network = Workspace.at(contracts=contracts).network()
     for site in sites:
         network.target(site)
-    require_methods(method or ())
-    from flows.transfer_command import Workers, run_transfer
-    from tasks.settings import TransferSettings
-
     settings = TransferSettings(
         seeds=seeds, trials=trials, methods=tuple(method or ()), committee=committee, shares=shares
     )
+    settings.chosen_methods()
+    from flows.transfer_command import Workers, run_transfer
+
     run_transfer(
         sites,
         settings,

@@ -82,3 +82,9 @@ def test_one_method_alone_is_taken_where_that_is_asked_for(workspace):
 def test_who_asks_for_it_by_name_is_told_what_it_is_made_of(asked):
     with pytest.raises(UsageError, match="name two methods or none"):
         TransferSettings(**asked).chosen_methods()
+
+
+def test_a_method_that_is_never_chosen_is_refused_alone_before_anything_is_trained():
+    with pytest.raises(UsageError, match="'mlp' alone is only reported"):
+        TransferSettings(methods=("mlp",)).chosen_methods()
+    assert TransferSettings(method_settings={"mlp": {"steps": 10}}).chosen_methods()
