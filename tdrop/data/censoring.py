@@ -86,7 +86,6 @@ class CensoringSummary:
         known: Patients whose outcome at the horizon is known.
         effective_n: The effective number of patients with these weights.
         largest_weight: The largest weight.
-        by_features: Whether the chance of leaving depends on the patient's features.
     """
 
     handling: Handling
@@ -94,7 +93,6 @@ class CensoringSummary:
     known: Count
     effective_n: Amount
     largest_weight: float | None
-    by_features: bool = False
 
 
 def weigh_outcomes(
@@ -127,8 +125,7 @@ def weigh_outcomes(
             f"{where}: none of {counted(int((known | censored).sum()), 'patient')} was followed to the horizon, so the "
             "outcome at the horizon cannot be estimated; set a shorter `horizon` in the table, or wait"
         )
-    model = CensoringModel(follow_up, X, persons)
-    weight = model.weights()[0]
+    weight = CensoringModel(follow_up, X, persons).weights()[0]
     size = float(weight.sum() ** 2 / (weight**2).sum())
     if size < fewest:
         raise DataError(
@@ -136,7 +133,7 @@ def weigh_outcomes(
             f"{int(known.sum()):,} known outcomes are worth only {size:.0f} effective patients, and {fewest} are "
             "needed; set a shorter `horizon` in the table"
         )
-    return weight, replace(summary, effective_n=size, largest_weight=float(weight.max()), by_features=model.by_features)
+    return weight, replace(summary, effective_n=size, largest_weight=float(weight.max()))
 
 
 @dataclass(frozen=True)
@@ -220,7 +217,6 @@ def join_summaries(parts: Sequence[CensoringSummary]) -> CensoringSummary:
         known=sum(part.known for part in parts if not isinstance(part.known, Hidden)),
         effective_n=sum(part.effective_n for part in parts if not isinstance(part.effective_n, Hidden)),
         largest_weight=max(part.largest_weight or 1.0 for part in parts),
-        by_features=any(part.by_features for part in parts),
     )
 
 

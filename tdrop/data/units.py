@@ -145,9 +145,9 @@ def require_unit(unit: str, where: str) -> None:
         raise ContractError(f"{where}: {unit[:40]!r} is not a known unit; {_EXAMPLES}") from None
 
 
-def factor(unit: str, to: str, *, molar_mass: float | None = None, where: str = "units") -> float:
+def factor(unit: str, to: str, *, where: str = "units") -> float:
     """Returns the factor that converts a number from `unit` to `to`."""
-    return float(convert(_ONE, unit, to, molar_mass=molar_mass, where=where)[0])
+    return float(convert(_ONE, unit, to, where=where)[0])
 
 
 @cache

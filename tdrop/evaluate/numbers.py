@@ -119,7 +119,7 @@ def _collect(plan: Sequence[Statistic], points: Doubles, resampled: Doubles) -> 
         point=dict(zip(names, points[:, 0].tolist(), strict=True)),
         resampled=dict(zip(names, resampled, strict=True)),
         rests_on=dict(zip(names, rests_on, strict=True)),
-        percentiles=dict(zip(names, metrics.percentile_intervals(resampled), strict=True)),
+        percentiles=dict(zip(names, map(metrics.percentile_interval, resampled), strict=True)),
         intervals={name: pair for statistic in plan for name, pair in statistic.intervals.items()},
     )
 

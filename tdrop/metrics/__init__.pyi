@@ -49,7 +49,6 @@ from .resampling import (
     count_blocks as count_blocks,
     over_fits as over_fits,
     percentile_interval as percentile_interval,
-    percentile_intervals as percentile_intervals,
     ranking_statistic as ranking_statistic,
     resample_statistics as resample_statistics,
     sums_statistic as sums_statistic,

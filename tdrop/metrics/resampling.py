@@ -251,11 +251,6 @@ def percentile_interval(values: Doubles) -> tuple[float | None, float | None]:
     return float(low), float(high)
 
 
-def percentile_intervals(values: Doubles) -> list[tuple[float | None, float | None]]:
-    """Returns the central interval of each number's resampled values (numbers, resamples)."""
-    return [percentile_interval(resampled) for resampled in values]
-
-
 def over_fits(
     value: float, patients: tuple[float | None, float | None], sides: Sequence[Sequence[float]]
 ) -> tuple[float | None, float | None]:
