@@ -50,10 +50,13 @@ for name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI"):
     os.environ.pop(name, None)
 # Where it is set, as in many images, each command that a test starts would compile the whole project again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# As in a command's workers: other test processes have the other cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from tdrop.home import prepare_environment  # noqa: E402
+from tdrop.home import prepare_environment, tune_garbage_collector  # noqa: E402
 
 prepare_environment()
+tune_garbage_collector()
 
 # The same examples each time, however long a machine takes for them.
 UNHURRIED = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.large_base_example]

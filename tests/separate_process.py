@@ -1,4 +1,4 @@
-"""A transfer in a process of its own, for tests of what happens between processes."""
+"""Commands and transfers in processes of their own, for tests in which the process is the subject."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from conftest import PROJECT
@@ -38,7 +39,7 @@ TOGETHER = """
 import multiprocessing, os, sys
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 FigureCanvasSVG.print_svg = lambda _, stream, **__: stream.write("<svg/>")
-import great_expectations, mlflow.pyfunc, tasks.train
+import great_expectations, mlflow.pyfunc, skops.io, tasks.train, torch
 from flows.transfer import transfer_site
 from tasks.settings import TransferSettings
 from tdrop.home import worker_processes
@@ -69,6 +70,15 @@ except SystemExit as stop:
     code = stop.code or 0
 report.write_text(json.dumps({"code": code, "modules": sorted(name for name in sys.modules if "." not in name)}))
 """
+
+
+def run_to_end(
+    command: Sequence[object], folder: Path, environment: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command in a folder; returns its exit code and what it printed."""
+    return subprocess.run(
+        list(map(str, command)), cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False
+    )
 
 
 def modules_loaded(workspace, arguments, code: int = 0) -> set[str]:

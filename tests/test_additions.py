@@ -7,12 +7,12 @@ import os
 import re
 import shutil
 import sqlite3
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from conftest import PROJECT, settle
+from separate_process import run_to_end
 
 from tdrop.data import simulate
 
@@ -122,15 +122,8 @@ def home(tmp_path_factory: pytest.TempPathFactory, prefect_server: str) -> Path:
 
 def _transfer(project: Path, home: Path) -> None:
     options = ["--method", "naive_bayes", "--method", "logistic_regression", "--trials", "1", "--seeds", "1"]
-    result = subprocess.run(
-        [sys.executable, "-m", "flows.cli", "transfer", "quayside", *options, "--processes", "0"],
-        cwd=project,
-        env={**os.environ, "TDROP_HOME": str(home), "PYTHONPATH": str(project)},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    command = [sys.executable, "-m", "flows.cli", "transfer", "quayside", *options, "--processes", "0"]
+    result = run_to_end(command, project, {**os.environ, "TDROP_HOME": str(home), "PYTHONPATH": str(project)})
     assert result.returncode == 0, result.stderr
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import fields
@@ -14,6 +13,7 @@ from functools import cache
 import pytest
 import typer
 from conftest import PROJECT
+from separate_process import run_to_end
 
 from benchmarks import BENCHMARKS
 from flows.commands import app
@@ -184,15 +184,8 @@ def test_the_number_of_samples_is_the_default(name: str, samples: str) -> None:
 
 
 def test_the_documentation_site_builds_without_a_warning(tmp_path) -> None:
-    result = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
-        cwd=PROJECT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path]
+    result = run_to_end(command, PROJECT, {**os.environ, "NO_MKDOCS_2_WARNING": "1"})
     assert result.returncode == 0, result.stderr
     pages = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.glob("*.html")}
     assert len(pages) > 20

@@ -47,6 +47,7 @@ from .rows import (
     draw_persons as draw_persons,
     fixed_shuffle as fixed_shuffle,
 )
+from .threads import one_thread as one_thread
 from .types import (
     INTERVAL_LEVEL as INTERVAL_LEVEL,
     MOST_CLASSES as MOST_CLASSES,

@@ -34,10 +34,9 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from tdrop import metrics
-from tdrop.base import DataError, Doubles, Indices, Task
+from tdrop.base import DataError, Doubles, Indices, Task, one_thread
 from tdrop.choose import ALIKE
 from tdrop.methods import COMMITTEE
 from tdrop.shift import effective_n
@@ -315,7 +314,7 @@ def _model_loss(evidence: Evidence, losses: Doubles, seed: int) -> float:
     model = HistGradientBoostingRegressor(
         max_iter=60, max_leaf_nodes=8, min_samples_leaf=20, l2_regularization=1.0, random_state=seed
     )
-    with threadpool_limits(limits=1):
+    with one_thread():
         model.fit(X, losses, sample_weight=evidence.weights)
         # No patient is expected to be nearer or further than any that was seen.
         predicted = np.clip(model.predict(target_X), losses.min(), losses.max())

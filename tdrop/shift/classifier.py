@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
-from threadpoolctl import threadpool_limits
 
 from tdrop.base import (
     Cohort,
@@ -31,6 +30,7 @@ from tdrop.base import (
     count_persons,
     deal_persons,
     did_you_mean,
+    one_thread,
 )
 from tdrop.metrics import auroc_interval, delong, fit_line, per_row_log_loss
 from tdrop.shift.overlap import LARGEST_LOGIT, DomainAuroc, Kind, Propensity, find_unlike
@@ -81,7 +81,7 @@ def propensity(source: Cohort, target: Cohort, *, seed: int = 0, kind: Kind | No
     folds = max(2, min(PROPENSITY_FOLDS, _people(source), _people(target)))
     generator = np.random.default_rng([seed, 1])
     fold_of = np.concatenate([_assign_folds(side, folds, generator) for side in (source, target)])
-    with threadpool_limits(1):
+    with one_thread():
         kinds = KINDS if kind is None else (kind,)
         candidates = [_cross_fit(candidate, X, is_target, fold_of, seed) for candidate in kinds]
     probability, line, best = candidates[_pick(candidates, is_target)]
@@ -107,7 +107,7 @@ def unlike_newcomers(patients: Cohort, source: Cohort, target: Cohort, fitted: P
     check_same_features(source, patients)
     X, is_target = stack(source, target)
     generator = np.random.default_rng([0, 1, KINDS.index(fitted.kind)])
-    with threadpool_limits(1):
+    with one_thread():
         held = standardised(patients.X, source, target)
         logits, _ = _fit_and_score(fitted.kind, X, is_target, np.arange(len(X)), held, generator)
     likeness = _on_line(np.clip(logits, -LARGEST_LOGIT, LARGEST_LOGIT), fitted.line)

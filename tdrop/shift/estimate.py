@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
-from threadpoolctl import threadpool_limits
 
-from tdrop.base import Cohort, Count, DataError, Doubles, html_table, three_decimals, written
+from tdrop.base import Cohort, Count, DataError, Doubles, html_table, one_thread, three_decimals, written
 from tdrop.shift.classifier import check_same_features, propensity
 from tdrop.shift.differences import (
     Density,
@@ -88,7 +87,7 @@ def estimate_shares(source: Cohort, target: Cohort, *, seed: int = 0) -> Shares:
     X = source.X.astype(np.float64)
     centre, spread = X.mean(axis=0), np.where(X.std(axis=0) > 0, X.std(axis=0), 1.0)
     model: Any = LogisticRegression(C=1.0, max_iter=200, tol=1e-3)
-    with threadpool_limits(1):
+    with one_thread():
         model.fit((X[rows] - centre) / spread, places[rows])
         likely = model.predict_proba((target.X.astype(np.float64) - centre) / spread)
     full = np.full((len(target), len(sites)), 1e-12)

@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from tdrop.base import Cohort, Doubles, Floats, Numbers, deal_persons
+from tdrop.base import Cohort, Doubles, Floats, Numbers, deal_persons, one_thread
 from tdrop.shift import FURTHEST_VALUE, Kind, fit_classifier, stack, thin
 
 #: Rows behind the fit, at most: twenty coefficients are known to three digits from this many.
@@ -96,7 +95,7 @@ def _fit(kind: Kind, source: Cohort, target: Cohort, generator: np.random.Genera
     """The classifier as numbers, without a reference."""
     X, is_target = stack(source, target)
     rows = thin(is_target, np.arange(len(X)), MOST_FITTED, generator)
-    with threadpool_limits(1):
+    with one_thread():
         classifier = fit_classifier(kind, X[rows], is_target[rows], seed=0)
     both = np.concatenate([source.X, target.X]).astype(np.float64)
     spread, terms, nothing = both.std(axis=0), classifier.terms, np.zeros(0)

@@ -12,6 +12,7 @@ import pytest
 import typer
 from command import tdrop
 from conftest import PROJECT
+from separate_process import run_to_end
 from typer.testing import CliRunner
 
 from flows.commands import app
@@ -20,17 +21,9 @@ from tdrop.base import ContractError, UsageError
 TDROP = Path(sys.executable).with_name("tdrop")
 
 
-def run(*arguments: str, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
     """Runs the command from the project's root with a home of its own."""
-    return subprocess.run(
-        [str(TDROP), *arguments],
-        cwd=PROJECT,
-        env={**os.environ, "TDROP_HOME": str(home), "COLUMNS": "200", **environment},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    return run_to_end([TDROP, *arguments], PROJECT, {**os.environ, "TDROP_HOME": str(home), "COLUMNS": "200"})
 
 
 def one_sentence(result: subprocess.CompletedProcess[str]) -> str:
@@ -51,9 +44,7 @@ def test_help_and_version_import_nothing_heavy(arguments, tmp_path):
         "heavy = {'torch', 'prefect', 'mlflow', 'great_expectations', 'pandas', 'sklearn', 'matplotlib', 'numpy'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", program, *arguments], cwd=PROJECT, capture_output=True, text=True, check=False
-    )
+    result = run_to_end([sys.executable, "-c", program, *arguments], PROJECT, os.environ)
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip()
 

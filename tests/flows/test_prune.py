@@ -14,7 +14,6 @@ import pytest
 from command import tdrop
 from conftest import finished_network, settle, transfer, write_tiny_network
 from filelock import FileLock
-from separate_process import go_on, start_transfer, wait_for_pause
 
 from flows import deployments
 from tasks.prune import rehearsals_of, stages_made_from
@@ -23,6 +22,7 @@ from tasks.run import last_run
 from tasks.score import find_champion
 from tasks.tracking import EXPERIMENTS, connect, version_at
 from tdrop.base import UsageError
+from tdrop.home import progress
 from tdrop.home.status import lock_site
 from tdrop.home.workspace import Workspace
 
@@ -110,17 +110,22 @@ def test_a_running_site_is_not_pruned(workspace):
 def test_pruning_beside_a_first_run_takes_nothing_from_it(tmp_path, tiny_settings, monkeypatch):
     workspace = write_tiny_network(tmp_path)
     monkeypatch.setenv("TDROP_HOME", workspace.home)
-    moments = ("encode", "match", "tune", "fit")
-    process = start_transfer(workspace, tiny_settings, "harbour", 0, pauses=moments)
-    for moment in moments:
-        wait_for_pause(process, moment)
-        before = sorted(workspace.store.glob("*/[!.]*"))
-        with pytest.raises(UsageError, match="a run of site 'harbour' is under way; try again when it has ended"):
-            prune(workspace, 0)
-        assert set(before) <= set(workspace.store.glob("*/*"))
-        go_on(process)
-    output, _ = process.communicate()
-    assert process.returncode == 0, output
+    refused = []
+
+    def prune_now(event) -> None:
+        before = set(workspace.store.glob("*/[!.]*"))
+        if event.done == event.total and event.stage in ("encode", "match", "tune", "fit"):
+            with pytest.raises(UsageError, match="a run of site 'harbour' is under way; try again when it has ended"):
+                prune(workspace, 0)
+            refused.append(event.stage)
+            assert before <= set(workspace.store.glob("*/*"))
+
+    progress.add_listener(prune_now)
+    try:
+        transfer(workspace, "harbour", tiny_settings)
+    finally:
+        progress.remove_listeners()
+    assert refused == ["encode", "match", "tune", "fit"]
     assert not last_run(workspace, "harbour").trained.failed
 
 

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
 
 from tdrop.base import (
     PARSING,
@@ -34,6 +33,7 @@ from tdrop.base import (
     StepCallback,
     Task,
     draw_persons,
+    one_thread,
 )
 from tdrop.methods.parts import MethodSettings, check_passes, outcomes_of
 from tdrop.methods.parts.fitted import (
@@ -81,7 +81,7 @@ class ReferenceMethod(MethodSettings):
         scaling = learn_scaling(source)
         X, y = self.inputs(scaling.inputs(source.X.astype(np.float64))), scaling.outcomes(outcomes_of(source))
         estimators = []
-        with threadpool_limits(limits=1), catch_warnings():
+        with one_thread(), catch_warnings():
             # A solver that stops at `steps` did what it was asked to.
             simplefilter("ignore", ConvergenceWarning)
             for place, drawn in enumerate(_bootstrap(y, source, self.refits, seed)):
@@ -118,7 +118,7 @@ class FittedReference(FittedMethod):
         if len(inputs) == 0:
             classes_axis = (len(self.classes),) if self.classes else ()
             return Predictive(np.empty((len(self._estimators), 0, *classes_axis), np.float32))
-        with threadpool_limits(limits=1):
+        with one_thread():
             parts = [_predict(estimator, inputs, self.task, len(self.classes)) for estimator in self._estimators]
         return Predictive(self.facts.scaling.predictions(np.stack(parts)))
 
