@@ -168,6 +168,7 @@ def _open_outcomes(workspace: Workspace, site: Site, task: Task) -> RehearsedSit
     seen = _seen(site.name, evaluation, chosen, task)
     if chosen not in measured or seen is None:
         return None
+    losses = [loss for method in measured if (loss := evaluation.value(method, "log_loss")) is not None]
     expected, low, high = _expected(folder, chosen, first)
     pick = max if first == "auroc" else min
     best = pick(measured, key=lambda method: measured[method])
@@ -179,6 +180,7 @@ def _open_outcomes(workspace: Workspace, site: Site, task: Task) -> RehearsedSit
         seen=seen,
         best=best,
         best_value=measured[best],
+        best_log_loss=min(losses, default=None),
         expected=expected,
         low=low,
         high=high,

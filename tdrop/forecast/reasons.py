@@ -49,8 +49,10 @@ class DropSplit:
         loss: Which loss.
         source: Mean loss at the source, out of fold.
         target: Mean loss at the target.
-        patients: The part due to different patients, both steps above together.
+        patients: The part due to different patients, both steps together.
         outcomes: The part due to different outcomes for the same patients.
+        towards_shared: First step of `patients`.
+        from_shared: Second step of `patients`.
         source_rows: Source rows behind it.
         target_rows: Target rows behind it.
     """
@@ -60,6 +62,8 @@ class DropSplit:
     target: float
     patients: DropPart
     outcomes: DropPart
+    towards_shared: float
+    from_shared: float
     source_rows: int
     target_rows: int
 
@@ -108,6 +112,8 @@ def split_drop(
         target=float(point[4]),
         patients=_part(point[0] + point[2], drawn[0] + drawn[2]),
         outcomes=_part(point[1], drawn[1]),
+        towards_shared=float(point[0]),
+        from_shared=float(point[2]),
         source_rows=len(sides[0]),
         target_rows=len(sides[1]),
     )

@@ -33,6 +33,7 @@ class RehearsedSite:
         seen: How it did, once they were opened.
         best: The best method in hindsight, by the first number: AUROC, or root mean squared error.
         best_value: Its number.
+        best_log_loss: The lowest of any method; None of a number.
         expected: The forecast of the first number, or None.
         low: Lower end of its interval.
         high: Upper end.
@@ -47,6 +48,7 @@ class RehearsedSite:
     seen: HeldOutSite
     best: str
     best_value: float
+    best_log_loss: float | None
     expected: float | None
     low: float | None
     high: float | None

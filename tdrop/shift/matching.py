@@ -156,10 +156,12 @@ class Pairs:
     Attributes:
         source: Source rows, each at most once (pairs,).
         target: Target row that took each of them (pairs,).
+        passes: Rounds over the target rows.
     """
 
     source: Indices = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     target: Indices = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    passes: int = 0
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,8 @@ class Matching:
         wanted: Number of rows asked for: the share of the source.
         effective_n: Target patients the rows stand for: Kish's size of the matches per target row.
         overlap: Share of target rows with a source row within the caliper.
+        passes: Rounds over the target rows.
+        orders: Random orders tried.
         kind: Classifier behind the propensity; None without one.
         balanced: Whether every mean difference above .1 was halved and the others stayed below .1, the variances and
             the propensity likewise.
@@ -192,6 +196,8 @@ class Matching:
     wanted: Count
     effective_n: Amount
     overlap: float | None
+    passes: int
+    orders: int
     kind: Kind | None
     balanced: bool
     fallback: Fallback | None = None
@@ -249,7 +255,7 @@ def _match_nearest(source: Cohort, target: Cohort, wanted: int, seed: int, fitte
     logits = Scale.compare(("propensity",), source_logits[:, None], target_logits[:, None], near)
     scale = Scale.compare(source.features, source.X, target.X, near)
     request = _Request(scale, len(target), wanted, fitted.kind, float(near.mean()), logits)
-    pairs = _try_orders(request, source_logits, target_logits, width, seed)
+    pairs, orders = _try_orders(request, source_logits, target_logits, width, seed)
     within = len(pairs.source)
     if within < min(wanted, max(FEWEST_MATCHED, int(SHORTEST * wanted))):
         most_alike = Pairs(ascending(-source_logits)[:wanted])
@@ -257,11 +263,11 @@ def _match_nearest(source: Cohort, target: Cohort, wanted: int, seed: int, fitte
     fallback: Fallback | None = "shorter" if within < wanted else None
     if scale.worst(pairs.source) > 0:
         fallback = "unbalanced"
-    return _describe(request, pairs, caliper=width, fallback=fallback)
+    return _describe(request, pairs, caliper=width, orders=orders, fallback=fallback)
 
 
-def _try_orders(request: _Request, source: Doubles, target: Doubles, width: float, seed: int) -> Pairs:
-    """Matches in seeded orders until one is balanced; returns the best pairs.
+def _try_orders(request: _Request, source: Doubles, target: Doubles, width: float, seed: int) -> tuple[Pairs, int]:
+    """Matches in seeded orders until one is balanced; returns the best pairs and how many orders it took.
 
     Best is the longest balanced beginning of an order, else the order that misses balance by least.
     """
@@ -270,7 +276,7 @@ def _try_orders(request: _Request, source: Doubles, target: Doubles, width: floa
     for order in range(most):
         pairs = take_nearest(source, target, caliper=width, most=request.wanted, seed=[seed, order])
         if not len(pairs.source):
-            return pairs
+            return pairs, order + 1
         for beginning in _beginnings(pairs):
             excess = request.scale.worst(beginning.source)
             # A balanced set is worth its length, an unbalanced one less than any balanced one.
@@ -284,8 +290,8 @@ def _try_orders(request: _Request, source: Doubles, target: Doubles, width: floa
             if excess <= 0:
                 break
         if best_key[0] >= len(pairs.source):
-            return best
-    return best
+            return best, order + 1
+    return best, most
 
 
 def _beginnings(pairs: Pairs) -> Iterator[Pairs]:
@@ -294,7 +300,7 @@ def _beginnings(pairs: Pairs) -> Iterator[Pairs]:
     for share in np.arange(0.95, SHORTEST - 0.01, -0.05):
         count = int(share * len(pairs.source))
         if count >= FEWEST_MATCHED:
-            yield Pairs(pairs.source[:count], pairs.target[:count])
+            yield Pairs(pairs.source[:count], pairs.target[:count], pairs.passes)
 
 
 def _describe(
@@ -302,6 +308,7 @@ def _describe(
     pairs: Pairs,
     *,
     caliper: float | None = None,
+    orders: int = 0,
     fallback: Fallback | None = None,
     within: int | None = None,
 ) -> Matching:
@@ -317,6 +324,8 @@ def _describe(
         wanted=request.wanted,
         effective_n=effective_n(np.bincount(pairs.target, minlength=request.target_rows)),
         overlap=request.overlap,
+        passes=pairs.passes,
+        orders=orders,
         kind=request.kind,
         balanced=all(scale.worst(rows) <= 0 for scale in scales),
         fallback=fallback,
@@ -354,7 +363,9 @@ def take_nearest(source: Doubles, target: Doubles, *, caliper: float, most: int,
     waiting = np.flatnonzero(count_within(ordered, target, caliper) > 0).tolist()
     taken: list[int] = []
     takers: list[int] = []
+    passes = 0
     while waiting and len(taken) < most:
+        passes += 1
         first = len(takers)
         for row in generator.permutation(waiting).tolist():
             after, before = _follow(right, start[row]), _follow(left, start[row] - 1)
@@ -367,7 +378,7 @@ def take_nearest(source: Doubles, target: Doubles, *, caliper: float, most: int,
                 if len(taken) >= most:
                     break
         waiting = takers[first:]
-    return Pairs(order[np.asarray(taken, dtype=np.int64)], np.asarray(takers, dtype=np.int64))
+    return Pairs(order[np.asarray(taken, dtype=np.int64)], np.asarray(takers, dtype=np.int64), passes)
 
 
 def _follow(links: list[int], place: int) -> int:

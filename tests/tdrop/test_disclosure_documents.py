@@ -104,7 +104,7 @@ def test_matching_leaves_without_rows_and_without_hidden_features() -> None:
     balance = tuple(Balance(name, 0.3, 0.1, 0.3) for name in ("stage=T3", "smoker"))
     matching = Matching(
         rows=np.arange(3), balance=balance, caliper=None, retained=103, wanted=104, effective_n=57.3, overlap=0.5,
-        kind="logistic", balanced=False, fallback="most alike", within=3,
+        passes=1, orders=1, kind="logistic", balanced=False, fallback="most alike", within=3,
         propensity=Balance("propensity", 0.3123, 0.1, 0.3),
     )  # fmt: skip
     shown = disclose_matching(matching, disclose_shift(make_shift(), POLICY), POLICY)

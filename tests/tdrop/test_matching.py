@@ -110,6 +110,7 @@ def test_effective_n_counts_the_target_patients_stood_for():
     few = target.take(np.arange(40))
     matching = match(source, few)
     assert matching.retained == 200
+    assert matching.passes >= 5
     assert matching.effective_n <= 40
 
 

@@ -29,6 +29,7 @@ def _covers_nothing(part) -> bool:  # type: ignore[no-untyped-def]
 def test_the_parts_add_up() -> None:
     found = _split(0.8, 1.0, seed=0)
     assert found.patients.value + found.outcomes.value == pytest.approx(found.target - found.source, abs=1e-12)
+    assert found.patients.value == pytest.approx(found.towards_shared + found.from_shared, abs=1e-12)
 
 
 def test_a_pure_shift_of_patients_leaves_the_outcomes_alone() -> None:
@@ -50,7 +51,7 @@ def test_sites_of_unequal_size_are_compared_as_equals() -> None:
     chance = [1 / (1 + 10 * np.exp(-(one - 0.5))) for one in x]
     found = split_drop((x[0], x[1]), (chance[0], chance[1]), resamples=100)
     assert _covers_nothing(found.outcomes)
-    assert found.patients.value == pytest.approx(1.0, abs=0.1)
+    assert found.towards_shared == pytest.approx(0.5, abs=0.1)
 
 
 def test_rows_that_stand_for_others_weigh_more() -> None:
