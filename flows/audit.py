@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from flows.pipeline import TransferResult
@@ -73,8 +72,11 @@ def run_audit(site: str, labels: Path, *, contracts: Path, console: Printer) -> 
     if watched is not None and watched.added and watched.of_batches:
         _print_batch_outcomes(workspace, site, watched, console)
         return
-    with explain_refused_labels():
+    try:
         audited = audit_site(workspace, site, str(labels.absolute()))
+    except LabelsRefused as error:
+        # With the counts that Prefect must not keep.
+        raise DataError(error.file.read_text(encoding="utf-8").strip()) from None
     page = str(workspace.latest(site) / "report.html")
     held = list(check_forecasts(workspace, site))
     console.print_result({**audited.to_json(), "forecast": held, "page": page})
@@ -140,15 +142,6 @@ def _missing_support(support: OutcomeSupport) -> str:
         f"{support.intercept_width:.2f} of log odds ({WIDEST_INTERCEPT} is needed), and acting on the risks is worth "
         f"{benefit} more than acting on everybody or nobody (above 0, to within {WIDEST_BENEFIT}, is needed)."
     )
-
-
-@contextmanager
-def explain_refused_labels() -> Iterator[None]:
-    """Raises the full reason why a label file was refused, with the counts that Prefect must not keep."""
-    try:
-        yield
-    except LabelsRefused as error:
-        raise DataError(error.file.read_text(encoding="utf-8").strip()) from None
 
 
 def ladder_sentence(ladder: Ladder) -> str:

@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 
 from flows.interrupts import write_stderr
 from tdrop.base import TdropError, Unavailable, UsageError
-from tdrop.home import PRIVATE, default_home, environment, interrupt_requested, request_interrupt, write_private
+from tdrop.home import PRIVATE, default_home, environment, interrupt_requested, request_interrupt
 
 START_LIMIT_SECONDS = 180
 STOP_LIMIT_SECONDS = 8
@@ -28,7 +28,7 @@ STOP_LIMIT_SECONDS = 8
 INTERRUPTED_STOP_LIMIT_SECONDS = 2
 #: Linux's PR_SET_PDEATHSIG.
 PARENT_DEATH_SIGNAL = 1
-#: File in the home with the address of the Prefect server of `tdrop ui`, while that runs.
+#: File in the home with the address of the Prefect server of `tdrop ui`, which counts while that holds its lock.
 SERVER_NOTE = "prefect-server.url"
 #: Lock in the home, held while `tdrop ui` runs.
 UI_LOCK = "ui.lock"
@@ -176,17 +176,6 @@ def server_lost_message(url: str) -> str:
         f"the Prefect server at {url} stopped answering; finished steps are kept: run the same command again when it "
         "is back"
     )
-
-
-@contextmanager
-def publish_server_address(home: Path, url: str) -> Iterator[None]:
-    """Writes the server's address into the home for the block, so that other commands find it."""
-    note = home / SERVER_NOTE
-    write_private(note, url)
-    try:
-        yield
-    finally:
-        note.unlink(missing_ok=True)
 
 
 def find_ui_server(home: Path) -> str | None:

@@ -57,14 +57,7 @@ class _Refits:
 
 
 def train(site: ResolvedSite, encoded: Ref, matching: Ref, settings: TransferSettings) -> Trained:
-    """Gives every method the same trials, refits the picked one per seed, scores it out of fold, and forms a committee.
-
-    Args:
-        site: The target site.
-        encoded: Both cohorts.
-        matching: The matched validation rows.
-        settings: Methods, trials, seeds.
-    """
+    """Gives every method the same trials, refits the picked one per seed, scores it out of fold; forms a committee."""
     trained, methods = Trained(), settings.chosen_methods()
     start_stage(site.name, "tune", sum(len(planned_trials(method, settings)) for method in methods))
     # All methods are submitted before the first is waited for; a method is refitted after its last trial.

@@ -65,13 +65,9 @@ class Workers:
     def ready(
         self, workspace: Workspace, sites: Sequence[str], console: Printer, meanwhile: Callable[[], None] = lambda: None
     ) -> Iterator[str | None]:
-        """Starts workers and a Prefect server and shows progress; yields the address of a Dask scheduler, or None.
+        """Starts workers and a Prefect server, shows the sites' progress, and does work `meanwhile` the server starts.
 
-        Args:
-            workspace: The workspace of the flows.
-            sites: Sites whose progress is shown.
-            console: Where progress is shown.
-            meanwhile: Work that needs no server, done while one starts.
+        Yields the address of a Dask scheduler, or None.
         """
         # Flow runs read this, in this process and in its workers.
         os.environ["TDROP_CONTRACTS"] = workspace.contracts

@@ -53,10 +53,7 @@ def check_only_source(workspace: Workspace, table: str) -> dict[str, Prepared]:
 def check_site(workspace: Workspace, site: str, known: Mapping[str, Prepared] | None = None) -> CheckedSite:
     """Reads, harmonises and checks one site's extract; writes the findings to `sites/<site>/checked/`.
 
-    Args:
-        workspace: The workspace of the site.
-        site: Name of the site.
-        known: By name, sources that were checked already.
+    Sources that were checked already are `known`, by name.
     """
     network = workspace.network()
     checked = network.site(site)

@@ -22,7 +22,7 @@ from tasks.new_patients import (
 )
 from tasks.registry import find_champion
 from tasks.score import score_prepared
-from tasks.watch import open_watch, require_champion
+from tasks.watch import open_watch
 from tdrop.base import DataError, TdropError, Unwritable, UsageError
 from tdrop.contracts import Batches
 from tdrop.data import fingerprint, resolve
@@ -61,18 +61,11 @@ class PickUpResult:
 def pick_up(workspace: Workspace, site: str, log: Callable[[str], None] = lambda sentence: None) -> PickUpResult:
     """Scores every new batch of a site, updates the watch and its page.
 
-    Args:
-        workspace: Where the site is.
-        site: Its name.
-        log: Called after every batch with a sentence without file names and numbers of patients.
-
-    Raises:
-        UsageError: The site has no champion, or does not say where batches come from.
+    After every batch `log` gets a sentence without file names and numbers of patients. A UsageError if the site has no
+    champion, or does not say where batches come from.
     """
-    require_champion(workspace, site)
-    resolved = workspace.resolve(site)
-    places = require_batches(resolved.site)
-    champion, watched = find_champion(workspace, site), open_watch(workspace, site)
+    champion, resolved = find_champion(workspace, site), workspace.resolve(site)
+    places, watched = require_batches(resolved.site), open_watch(workspace, site)
     memory, scored, refused = read_memory(workspace, site), 0, []
     batches, waiting = _new_batches(resolved, places, {batch.digest for batch in memory.batches})
     for name, path, digest in batches:

@@ -79,14 +79,9 @@ class Leaving:
 
 
 def export_site(workspace: Workspace, run: Run, whole: ReportData, folder: Path, word: str = "") -> Leaving:
-    """Writes the report and its numbers with small counts hidden into an empty folder.
+    """Writes a run's report and its numbers, with small counts hidden, into an empty folder.
 
-    Args:
-        workspace: Where the site is.
-        run: The run behind the report.
-        whole: The report's data.
-        folder: Where to write.
-        word: Who wants another question about the same patients answered, and why.
+    `word` says who wants another question about the same patients answered, and why.
     """
     threshold = limit(whole.site.disclosure)
     make_folder(folder)

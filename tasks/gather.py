@@ -203,11 +203,7 @@ def moved_risks(
 ) -> tuple[Moved, ...]:
     """How unlabelled patients changed the risks of the methods that used them.
 
-    Args:
-        workspace: The workspace of the site.
-        run: The site's run.
-        known: Outcomes of the counted patients.
-        rows: The counted patients; None for all.
+    Counts the patients at `rows`, by default all; `known` are their outcomes.
     """
     fitted = load_propensity(fitted_propensity(workspace, run.stages.encoded))
     if fitted is None:

@@ -16,7 +16,7 @@ from typing import Any
 from tasks.export import is_withheld, leaving_data
 from tasks.models import LINE, METHOD, MODELS_DIGEST, RECALIBRATED_FROM
 from tasks.publish import assemble, publish_index, refresh_report
-from tasks.recording import DESCRIPTION
+from tasks.recording import DESCRIPTION, log_points
 from tasks.registry import CARD_PAGE, PLAN_PAGE, champion_folder, champion_record, find_champion
 from tasks.run import last_run
 from tasks.tracking import connect, experiment_id, version_at
@@ -70,13 +70,8 @@ def put_to_use(workspace: Workspace, site: str) -> Path | None:
 def seal_documents(workspace: Workspace, site: str, data: ReportData, state: WatchState) -> Path | None:
     """Seals the change plan of a champion that was just promoted, and writes its card; returns their folder.
 
-    None for a recalibrated version whose report has been replaced since: the facts of its run are not at hand.
-
-    Args:
-        workspace: Where the site is.
-        site: Its name.
-        data: Of the report that the person read.
-        state: The watch that was begun.
+    Both tell of the report that the person read. None for a recalibrated version whose report has been replaced since:
+    the facts of its run are not at hand.
     """
     promotion, version = champion_record(workspace, site), version_at(workspace, site, CHAMPION)
     assert promotion is not None, "a person has just promoted it"
@@ -224,13 +219,17 @@ def record_watch(workspace: Workspace, state: WatchState) -> None:
         run_id = client.create_run(experiment, run_name=name, tags={**tags, DESCRIPTION: about}).info.run_id
     logged = {metric.step for metric in client.get_metric_history(run_id, "watch/patients")}
     metrics = [
-        Metric(f"watch/{name}", float(value), _milliseconds(point["when"]), point["number"])
+        Metric(
+            f"watch/{name}",
+            float(value),
+            1000 * int(datetime.fromisoformat(point["when"]).timestamp()),
+            point["number"],
+        )
         for point in points
         if point["number"] not in logged
         for name, value in _values(point).items()
     ]
-    for start in range(0, len(metrics), 1000):
-        client.log_batch(run_id, metrics=metrics[start : start + 1000])
+    log_points(client, run_id, metrics)
     client.set_terminated(run_id)
 
 
@@ -239,10 +238,6 @@ def _values(point: dict[str, Any]) -> dict[str, float]:
     counts = {name: point[name] for name in ("patients", "outcomes") if point[name] is not None}
     evidence = {f"evidence/{rule}": value for rule, value in point["evidence"].items()}
     return {**counts, **evidence, **{f"mean/{name}": values[0] for name, values in point["means"].items()}}
-
-
-def _milliseconds(when: str) -> int:
-    return round(1000 * datetime.fromisoformat(when).timestamp())
 
 
 def export_watch(workspace: Workspace, site: str, folder: Path) -> None:

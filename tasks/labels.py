@@ -331,15 +331,10 @@ def _keep_list(workspace: Workspace, run: Run, drawn: Drawn, true: Doubles, know
     write_sheet(sheet, np.random.default_rng([seed, 33]).permutation(ids), contract)
     kept = workspace.site(run.site) / DRAW
     kept.touch(mode=0o600)
-    np.savez(
-        kept,
-        method=np.asarray(run.chosen),
-        target=np.asarray(run.stages.target.digest),
-        rows=drawn.rows,
-        probability=drawn.probability,
-        true=true,
-        known=np.flatnonzero(known),
-    )
+    digest = run.stages.target.digest
+    listed = LabelList(run.chosen, digest, drawn.rows, drawn.probability, true, np.flatnonzero(known))
+    arrays: dict[str, Any] = vars(listed)
+    np.savez(kept, **arrays)
     return sheet
 
 

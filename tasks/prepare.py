@@ -168,7 +168,7 @@ def encode_sources(
             f"check the outcome of table '{contract.name}'"
         )
     name = ", ".join(source.name for source in sources)
-    y, weight, summaries = _weighed(frame, encoder, outcomes, sources)
+    y, (weight, summaries) = outcomes.y, _weigh(frame, encoder, outcomes, sources)
     kept = np.isfinite(y) if weight is None else np.isfinite(y) | outcomes.censored
     small = _few_outcomes(frame, y)
     write_json(folder / files.SMALL_SOURCES, small)
@@ -241,10 +241,10 @@ def _known_outcomes(frame: pd.DataFrame, sources: Sequence[ResolvedSite]) -> _So
     return _SourceOutcomes(y, dict(total), follow_up, censored)
 
 
-def _weighed(
+def _weigh(
     frame: pd.DataFrame, encoder: Encoder, outcomes: _SourceOutcomes, sources: Sequence[ResolvedSite]
-) -> tuple[Doubles, Doubles | None, dict[str, CensoringSummary]]:
-    """Outcomes (rows,), their weights (rows,) or None, and by source how patients who left early were handled.
+) -> tuple[Doubles | None, dict[str, CensoringSummary]]:
+    """Weights of the outcomes (rows,) or None, and by source how patients who left early were handled.
 
     Each source has its own hazard of leaving: studies follow their patients differently.
     """
@@ -263,7 +263,7 @@ def _weighed(
         summaries[source.name] = summary
         if weight is not None:
             each[own], weighted = weight, True
-    return outcomes.y, each if weighted else None, summaries
+    return each if weighted else None, summaries
 
 
 @task(task_run_name="encode {site.name}", cache_policy=NO_CACHE)

@@ -61,12 +61,9 @@ def stages_of_reports(workspace: Workspace, *, besides: str | None = None) -> se
 
 
 def prune_stages(workspace: Workspace, days: int, kept: Set[Path]) -> int:
-    """Removes the network's stages that no report needs and that were not used for so many days, while no run goes on.
+    """Removes the network's stages that were not used for so many days, while no run goes on.
 
-    Args:
-        workspace: The workspace.
-        days: How long an unused stage stays.
-        kept: Stages that stay, because models in use need them.
+    Stages that a report needs stay, and so do those that models in use need (`kept`).
     """
     now, sites = time.time(), set(workspace.network().sites)
     keep = stages_of_reports(workspace) | kept

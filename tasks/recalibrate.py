@@ -140,11 +140,7 @@ def recalibrate_site(
 ) -> RecalibrationResult:
     """Changes the champion by a rung of the ladder and registers the result as the candidate.
 
-    Args:
-        workspace: The workspace of the site.
-        site: Name of the site.
-        labels: File of known outcomes; None for those of the last audit.
-        rung: One of RUNGS; None for the recommended one.
+    By default this is the recommended rung, fitted to the outcomes of the last audit.
     """
     if rung is not None and rung not in RUNGS:
         raise UsageError(f"there is no rung '{rung}'{did_you_mean(rung, RUNGS)}")

@@ -23,6 +23,7 @@ from tdrop.home import Workspace, digest_of
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import Metric
 
 #: MLflow takes at most this many metrics in one batch.
 BATCH = 1000
@@ -216,6 +217,11 @@ def _log_curve(client: MlflowClient, run_id: str, history: Sequence[Mapping[str,
         for name, value in point.items()
         if name != "step" and value is not None
     ]
+    log_points(client, run_id, points)
+
+
+def log_points(client: MlflowClient, run_id: str, points: Sequence[Metric]) -> None:
+    """Logs metrics with their steps and moments, in few calls."""
     for start in range(0, len(points), BATCH):
         client.log_batch(run_id, metrics=points[start : start + BATCH])
 

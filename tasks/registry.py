@@ -131,8 +131,10 @@ def require_promoted(workspace: Workspace, site: str) -> ModelVersion:
     workspace.network().target(site)
     version = version_at(workspace, site, CHAMPION)
     if version is None:
-        how = f"a person promotes one with `tdrop promote {site} --by NAME --note TEXT`"
-        raise UsageError(f"site '{site}' has no champion; {how}")
+        raise UsageError(
+            f"site '{site}' has no champion; after `tdrop transfer {site}` a person promotes one with `tdrop promote "
+            f"{site} --by NAME --note TEXT`"
+        )
     require_sealed(workspace, version)
     return version
 
@@ -243,12 +245,7 @@ def versions_in_use(workspace: Workspace) -> list[ModelVersion]:
 
 
 def stages_of_versions(workspace: Workspace, *, besides: str | None = None) -> set[Path]:
-    """The stages of encoded patients that those versions need: new patients are compared with them.
-
-    Args:
-        workspace: The workspace.
-        besides: A site whose versions do not count.
-    """
+    """The stages that those versions' new patients are compared with; versions of the site `besides` do not count."""
     others = [
         version for version in versions_in_use(workspace) if besides is None or version.name != model_name(besides)
     ]

@@ -90,11 +90,7 @@ def record_rehearsal(
 ) -> None:
     """Writes a rehearsal to MLflow, unless an earlier one has the same results.
 
-    Args:
-        workspace: The workspace whose MLflow it is written to.
-        rehearsal: The result.
-        sites: The records of the sites with a result.
-        names: Names of all its sites, with a result or without.
+    `sites` are those with a result, `names` are of all its sites.
     """
     import mlflow
 

@@ -123,26 +123,21 @@ def unseen_sentences(unseen: dict[str, int], scored: int) -> list[str]:
     ]
 
 
-def score_batch(workspace: Workspace, site: str, file: str, folder: Path | None = None) -> ScoreResult:
-    """Scores a batch that came as a file, into `sites/<site>/scores/` or another folder."""
+def score_batch(workspace: Workspace, site: str, file: str) -> ScoreResult:
+    """Scores a batch that came as a file, into `sites/<site>/scores/`."""
     network = workspace.network()
     # First, because without a champion the file need not be read.
     champion = find_champion(workspace, site)
     prepared = prepare(network.site(site), network, home=workspace.root, file=Path(file))
-    return score_prepared(workspace, site, champion, prepared, folder)
+    return score_prepared(workspace, site, champion, prepared)
 
 
 def score_prepared(
     workspace: Workspace, site: str, champion: Champion, prepared: Prepared, folder: Path | None = None
 ) -> ScoreResult:
-    """Scores checked patients; writes patients.csv, quarantine.csv and validation.json, and updates the watch.
+    """Scores checked patients and updates the watch.
 
-    Args:
-        workspace: The workspace of the site.
-        site: Name of the site.
-        champion: The model.
-        prepared: The checked patients.
-        folder: Where to write the lists; default: `sites/<site>/scores/`.
+    Writes patients.csv, quarantine.csv and validation.json to the folder, by default `sites/<site>/scores/`.
     """
     if prepared.validation.stopped:
         raise SiteStopped(_refusal(workspace, site, prepared.validation))
@@ -166,7 +161,6 @@ def score_prepared(
         write_patients(incoming / "quarantine.csv", prepared.quarantine)
         write_record(incoming / "validation.json", prepared.validation)
         write_json(incoming / "score.json", {"champion": champion.version, "sentences": sentences})
-    filled_in = int((table["filled_in"] != "").sum())
     lacking = (table["filled_in"] != "").to_numpy()
     sentences += _watched(workspace, champion, served, cohort, prepared, summary, lacking)
     return ScoreResult(
@@ -174,7 +168,7 @@ def score_prepared(
         scored=len(cohort),
         referred=int(table["refer"].sum()),
         unlike=None if unlike is None else int(unlike.sum()),
-        filled_in=filled_in,
+        filled_in=int(lacking.sum()),
         champion=champion.version,
         sentences=tuple(sentences),
     )

@@ -125,14 +125,10 @@ def tune_method(site: ResolvedSite, encoded: Ref, matching: Ref, method: str, se
     for trial in going_on:
         parts = [first[trial], *(later[trial, held] for held in range(1, folds))]
         refs[trial] = tried_settings(site, encoded, matching, planned[trial], parts)
-    if settings.shares and sites_are_folds(encoded):
+    # Only of so many sources that whole sites are left out as folds.
+    if settings.shares and site_folds(load_cohort(encoded.path / files.SOURCE)) is not None:
         refs.append(_try_with_site(site, encoded, matching, [ref.record(Trial, "trial.json") for ref in refs], folds))
     return refs
-
-
-def sites_are_folds(encoded: Ref) -> bool:
-    """Whether there are so many sources that whole sites are left out as folds."""
-    return site_folds(load_cohort(encoded.path / files.SOURCE)) is not None
 
 
 def _try_with_site(site: ResolvedSite, encoded: Ref, matching: Ref, trials: Sequence[Trial], folds: int) -> Ref:

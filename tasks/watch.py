@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tasks.registry import Champion, find_champion, made_for
 from tasks.tracking import version_at
-from tdrop.base import Cohort, DataError, Summary, TdropError, Unavailable, UsageError, plain, read
+from tdrop.base import Cohort, DataError, Summary, TdropError, Unavailable, plain, read
 from tdrop.contracts import Contract, Prepared, Site
 from tdrop.data import observed_to_horizon, read_labels, subgroups_of
 from tdrop.disclosure import limit, to_number
@@ -296,13 +296,3 @@ def watch_sentence(workspace: Workspace, site: str) -> str | None:
     if (state.champion, state.promoted) != (str(version.version), version.tags.get(WHEN, "")):
         return f"the watch of version {version.version} begins with its next batch"
     return watch_in_short(state)
-
-
-def require_champion(workspace: Workspace, site: str) -> None:
-    """Raises a UsageError if the site has no champion to watch."""
-    workspace.network().target(site)
-    if version_at(workspace, site, CHAMPION) is None:
-        raise UsageError(
-            f"site '{site}' has no champion to watch; run `tdrop transfer {site}`, then a person promotes its "
-            f"candidate with `tdrop promote {site} --by NAME --note TEXT`"
-        )

@@ -23,6 +23,7 @@ from flows.commands.start import (
 )
 from flows.printer import DEFAULT_CONTRACTS, AsJson, Printer, Processes, Seeds, make_printer
 from tdrop.base import SiteStopped, UsageError
+from tdrop.home import Workspace, default_home
 
 if TYPE_CHECKING:
     from tdrop.contracts import Contract, Network, Site
@@ -148,8 +149,6 @@ def _as_level(answer: str) -> float:
 
 def _work_in(folder: Path) -> None:
     """Makes the new folder the working directory, with a home of its own unless one was set."""
-    from tdrop.home import default_home
-
     before = default_home()
     if os.environ.get("TDROP_HOME"):
         os.environ["TDROP_HOME"] = str(before)
@@ -165,7 +164,6 @@ def _add_new_hospital(
     from flows.validate import check_only_source, check_sites
     from tdrop.contracts import parse_site
     from tdrop.data import propose_site
-    from tdrop.home import Workspace
 
     workspace = Workspace.at(contracts=DEFAULT_CONTRACTS)
     network = workspace.network()

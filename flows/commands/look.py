@@ -93,9 +93,7 @@ def _watch_of(site: ResolvedSite) -> str | None:
 def standing_of(site: ResolvedSite, options: str = "") -> Standing:
     """Reads a site's status and last report, and compares what it was made from with what is there now.
 
-    Args:
-        site: The site.
-        options: Options that the next command needs.
+    `options` are those that the next command needs.
     """
     from tdrop.home import is_running, read_status
     from tdrop.methods import label
@@ -209,7 +207,7 @@ def serve_pages(
     workspace: Workspace, prefect_port: int, mlflow_port: int, until: Callable[[], bool] = lambda: False
 ) -> None:
     """Serves both pages until Ctrl-C, or until `until` returns True."""
-    from flows.orchestration import publish_server_address, require_free_port, server_start_lock
+    from flows.orchestration import SERVER_NOTE, require_free_port, server_start_lock
 
     api, serve_prefect = _address("PREFECT_API_URL", f"http://127.0.0.1:{prefect_port}/api")
     tracking, serve_mlflow = _address("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{mlflow_port}")
@@ -227,7 +225,7 @@ def serve_pages(
                 for server in servers:
                     server.wait_until_up()
             if serve_prefect:
-                stack.enter_context(publish_server_address(workspace.root, api))
+                write_private(workspace.root / SERVER_NOTE, api)
             _show_addresses(workspace, api, tracking)
             while not until():
                 for server in servers:
@@ -244,7 +242,7 @@ def _only_one(workspace: Workspace, addresses: str) -> Iterator[None]:
     """Lets one `tdrop ui` at a time serve a home; a second one is told where the first is."""
     from filelock import FileLock, Timeout
 
-    from flows.orchestration import UI_LOCK
+    from flows.orchestration import SERVER_NOTE, UI_LOCK
 
     note, lock = workspace.root / "ui.txt", FileLock(workspace.root / UI_LOCK, mode=0o600)
     try:
@@ -255,6 +253,7 @@ def _only_one(workspace: Workspace, addresses: str) -> Iterator[None]:
             f"`tdrop ui` is running on {workspace.root} already: {where}; use that one, or stop it"
         ) from None
     try:
+        (workspace.root / SERVER_NOTE).unlink(missing_ok=True)  # of one that served another address
         write_private(note, addresses)
         yield
     finally:

@@ -8,6 +8,7 @@ import typer
 
 from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, Processes, Seeds, SiteName, make_printer, only_table
 from tdrop.base import UsageError
+from tdrop.home import Workspace
 
 Trials = Annotated[
     int, typer.Option(help="Tuning trials, the same number for every method", metavar="N", min=1, max=200)
@@ -59,7 +60,6 @@ def validate(
 ) -> None:
     """Check a site's extract against its contract; the exit code is 1 when it must not be used."""
     from tdrop.base import SiteStopped
-    from tdrop.home import Workspace
 
     if (site is None) != everything:
         raise UsageError("give one SITE, or --all for every site of the network")
@@ -76,7 +76,6 @@ def validate(
 
 def shift(site: SiteName, as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
     """Show how different a site's patients are from the source's, before any training."""
-    from tdrop.home import Workspace
 
     workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
     workspace.network().target(site)
@@ -110,7 +109,6 @@ def transfer(
 ) -> None:
     """Run the whole pipeline for one or several target sites: check, compare, train, choose, evaluate, report."""
     from tasks.settings import TransferSettings
-    from tdrop.home import Workspace
 
     # Before the training libraries load, which takes seconds.
     network = Workspace.at(contracts=contracts).network()
@@ -149,7 +147,6 @@ def rehearse(
 ) -> None:
     """Test the pipeline: treat each site with outcomes as if it were new, then compare with its outcomes."""
     from tasks.settings import TransferSettings
-    from tdrop.home import Workspace
 
     network = Workspace.at(contracts=contracts).network()
     table = table or only_table(network, "tdrop rehearse TABLE")

