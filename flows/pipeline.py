@@ -27,7 +27,7 @@ from tasks.prepare import (
     match_validation,
     read_and_check,
 )
-from tasks.report import publish_report, record_in_mlflow
+from tasks.publish import publish_report, record_in_mlflow
 from tasks.run import Run, Stages, picked_tolerance
 from tasks.settings import TransferSettings
 from tdrop.base import plain

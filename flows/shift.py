@@ -43,7 +43,7 @@ def read_extracts(
         validation = prepared.record(Validation, "validation.json")
         used = "none" if validation.stopped else written(validation.used)
         emit_progress(own.name, "read and check", detail=f"{written(validation.read)} rows read, {used} used")
-        require_usable(own, prepared)
+        require_usable(own, prepared, validation)
         return prepared
 
     sources = zip(site.resolved_sources(), source_data, strict=True)

@@ -28,7 +28,7 @@ from tasks.train import (
 )
 from tdrop.base import FitError, TdropError, Unwritable, describe, resource_error
 from tdrop.choose import Trial, mark_picked, pick_members, pick_place
-from tdrop.home import Ref, ResolvedSite, advance, raise_if_interrupted, set_steps_done, start_stage
+from tdrop.home import Ref, ResolvedSite, advance, raise_if_interrupted, start_stage
 from tdrop.methods import COMMITTEE, SITE_INPUT
 
 Futures = Sequence[PrefectFuture[Ref]]
@@ -190,7 +190,7 @@ def _pick(site: str, method: str, future: PrefectFuture[list[Ref]], trained: Tra
         return None
     trained.trials[method] = list(mark_picked(trials, picked))
     # Workers of a cluster cannot report each trial.
-    set_steps_done(site, "tune", sum(map(len, trained.trials.values())), method)
+    advance(site, "tune", method, at_least=sum(map(len, trained.trials.values())))
     trained.picked[method] = trained.trials[method][picked]
     return refs[picked]
 

@@ -24,8 +24,7 @@ from flows.pipeline import TransferResult, run_pipeline
 from tasks.gather import SUMMARY
 from tasks.new_patients import is_current, remember_proposal
 from tasks.prepare import digest_inputs, gather_new_patients
-from tasks.publish import escape_markdown, publish_halt, publish_index
-from tasks.report import create_page
+from tasks.publish import create_page, escape_markdown, publish_halt, publish_index
 from tasks.settings import TransferSettings
 from tdrop.base import SiteStopped, TdropError, Unwritable, describe, read_record, resource_error
 from tdrop.home import (

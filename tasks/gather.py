@@ -300,13 +300,12 @@ def explain_referrals(workspace: Workspace, run: Run, data: ReportData) -> list[
     """Per patient for review, the features with the most influence on the risk; empty for others (rows,), or None."""
     if data.target_frame is None or data.contract.task != "binary":
         return None
-    encoder, fit = run.stages.encoded.record(Encoder, files.ENCODER), run.trained.fits[run.chosen][0]
-    if any(feature.column not in data.target_frame for feature in encoder.features):
+    if any(feature.column not in data.target_frame for feature in run.encoder.features):
         return None
     referred = data.referrals.referred
     rows, moved = np.flatnonzero(referred).tolist(), [""] * len(referred)
     if rows:
-        stages = run.stages
+        stages, fit = run.stages, run.trained.fits[run.chosen][0]
         explained = explained_risks(workspace, stages.encoded, fit, stages.target, data.contract, rows)
         for row, words in zip(rows, explained.json(MOVED_BY), strict=True):
             moved[row] = words

@@ -141,16 +141,13 @@ def open_or_refuse(site: ResolvedSite, folder: Path, cohort: Cohort, labels: Out
         return None
 
 
-def _open_labels(site: ResolvedSite, folder: Path, cohort: Cohort, labels_path: str | None) -> KnownLabels:
+def _open_labels(site: ResolvedSite, folder: Path, cohort: Cohort, path: str | None) -> KnownLabels:
     """Reads the outcomes and writes their counts to labels.json."""
-    where: Any = site.site if labels_path is None else Path(labels_path)
-    like = None if labels_path is None else site.site
-    labels = read_labels(where, site.contract, cohort.ids, **site.where, like=like)
-    if labels_path is not None and not labels.counts.known:
-        raise DataError(
-            f"label file of '{labels_path}' gives no patient's outcome; fill outcomes in, or give another file"
-        )
-    known, counts = weigh_labels(labels, site.contract, cohort, f"label file of '{labels_path or site.name}'")
+    file, like = (site.site, None) if path is None else (Path(path), site.site)
+    labels = read_labels(file, site.contract, cohort.ids, **site.where, like=like)
+    if path is not None and not labels.counts.known:
+        raise DataError(f"label file of '{path}' gives no patient's outcome; fill outcomes in, or give another file")
+    known, counts = weigh_labels(labels, site.contract, cohort, f"label file of '{path or site.name}'")
     write_record(folder / "labels.json", counts)
     write_patients(folder / "label_problems.csv", labels.problems)
     known.save(folder / OUTCOMES)

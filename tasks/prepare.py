@@ -92,15 +92,15 @@ def read_and_check(folder: Path, site: ResolvedSite, data: str, source: Ref | No
     (folder / files.LETTER).write_text(prepared.validation.message(), encoding="utf-8")
 
 
-def require_usable(site: ResolvedSite, prepared: Ref) -> None:
+def require_usable(site: ResolvedSite, prepared: Ref, checked: Validation) -> None:
     """Raises `SiteStopped` if the extract broke a table-level rule; the error holds a letter for the site.
 
     Prefect stores the sentence and the letter, so both are without numbers of patients; the whole message is beside the
     findings.
     """
-    validation = conceal_validation(prepared.record(Validation, "validation.json"), site.policy)
-    if not validation.stopped:
+    if not checked.stopped:
         return
+    validation = conceal_validation(checked, site.policy)
     refused = site.workspace.site(site.name) / files.REFUSED_EXTRACT
     refused.mkdir(parents=True, exist_ok=True, mode=PRIVATE)
     for name in ("validation.json", "quarantine.csv", files.LETTER):

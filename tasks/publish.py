@@ -1,4 +1,4 @@
-"""A site's report folder, whole or not at all, and the page that links all sites."""
+"""Publishes a site: its report folder, whole or not at all, its page in Prefect, and the page that links all sites."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
+from prefect import task
+from prefect.artifacts import create_markdown_artifact
+from prefect.cache_policies import NO_CACHE
 
 from tasks.audit import read_entries
+from tasks.errors import RETRY_RECORDING, sanitize_errors
 from tasks.export import WITHHELD, leaving_data
 from tasks.gather import SUMMARY, explain_referrals, gather, last_summary, rehearsal_sentences
+from tasks.recording import record_site
 from tasks.registry import CARD_PAGE, PLAN_PAGE, champion_folder, champion_record
 from tasks.run import EARLIER, RUN, Run, last_run
 from tasks.site_record import SiteRecord, site_record
@@ -62,6 +67,28 @@ class Written:
     summary: SiteSummary
     page: str
     record: SiteRecord
+
+
+@task(task_run_name="report {run.site}", cache_policy=NO_CACHE)
+@sanitize_errors
+def publish_report(workspace: Workspace, run: Run, folder: str) -> Written:
+    """Writes the site's `latest/` and the files of its record, and a summary page in Prefect."""
+    written = write_report(workspace, run, Path(folder))
+    create_page(run.site, "summary", written.page)
+    return written
+
+
+@task(task_run_name="record {record.site}", **RETRY_RECORDING)
+@sanitize_errors
+def record_in_mlflow(workspace: Workspace, record: SiteRecord) -> str:
+    """Writes the site's record to MLflow and returns the parent run's id."""
+    return record_site(workspace, record)
+
+
+def create_page(site: str, name: str, page: str) -> None:
+    """Creates a page of Markdown in the current flow run; everything on it has passed disclosure."""
+    key = re.sub(r"[^a-z0-9]+", "-", f"{site}-{name}".lower())
+    create_markdown_artifact(page, key=key.strip("-"), description=f"{name}, site {site}")
 
 
 def write_report(workspace: Workspace, run: Run, folder: Path) -> Written:

@@ -37,7 +37,7 @@ from tasks.registry import Champion, ChampionPatients, find_champion, made_for
 from tasks.run import last_run
 from tasks.site_record import SiteRecord
 from tasks.tracking import connect, version_at
-from tdrop.base import Cohort, DataError, Fitted, Method, Task, UsageError, did_you_mean, read_record, write_record
+from tdrop.base import DataError, Fitted, Method, Task, UsageError, did_you_mean, read_record, write_record
 from tdrop.data import read_labels
 from tdrop.disclosure import DECIMALS, disclose_line, is_small, limit, shown_count
 from tdrop.evaluate import (
@@ -101,23 +101,6 @@ class RecalibrationResult:
     effects: dict[str, float] = field(default_factory=dict)
 
 
-def label_file(workspace: Workspace, site: str, labels: str | None) -> Path:
-    """The given label file, or that of the last audit; a UsageError says how to get one."""
-    file = labels or stored_labels(workspace, site)
-    if file is None:
-        raise UsageError(
-            f"site '{site}' has no outcomes from an audit; give a file, or run `tdrop audit {site} LABELS` first"
-        )
-    return Path(file)
-
-
-def read_outcomes(workspace: Workspace, site: str, file: Path, cohort: Cohort) -> KnownLabels:
-    """The outcomes of patients, with their weights."""
-    resolved = workspace.resolve(site)
-    labels = read_labels(file, resolved.contract, cohort.ids, **resolved.where, like=resolved.site)
-    return weigh_labels(labels, resolved.contract, cohort, f"label file of '{site}'")[0]
-
-
 def _model_to_move(workspace: Workspace, site: str) -> tuple[Champion, ModelVersion]:
     """The champion with its version, or else the candidate; a UsageError if there is neither."""
     version = version_at(workspace, site, CHAMPION)
@@ -145,21 +128,27 @@ def recalibrate_site(
     if rung is not None and rung not in RUNGS:
         raise UsageError(f"there is no rung '{rung}'{did_you_mean(rung, RUNGS)}")
     champion, registered = _model_to_move(workspace, site)
-    file = label_file(workspace, site, labels)
+    named = labels or stored_labels(workspace, site)
+    if named is None:
+        raise UsageError(
+            f"site '{site}' has no outcomes from an audit; give a file, or run `tdrop audit {site} LABELS` first"
+        )
+    file, resolved = Path(named), workspace.resolve(site)
     those = made_for(workspace, champion)
     if those is None:
         raise UsageError(
             f"the patients whom version {champion.version} of site '{site}' was made for are no longer here; "
             f"run `tdrop transfer {site}` and promote again"
         )
-    known, served = read_outcomes(workspace, site, file, those.target), Served.load(champion.folder)
+    read = read_labels(file, resolved.contract, those.target.ids, **resolved.where, like=resolved.site)
+    known, _ = weigh_labels(read, resolved.contract, those.target, f"label file of '{site}'")
     if not np.isfinite(known.y).any():
         raise DataError(f"no outcome of site '{site}' is known by that file; fill outcomes in, or give another file")
     digest = keyed_digest(workspace.root, file_digest(file))
     if rung is None and registered.tags.get(LABELS) == digest:
         # The model was changed by these outcomes already; they say nothing new about it.
         rung = AS_IT_IS
-    change = _choose_change(workspace, site, (champion, those, served), known, rung)
+    change = _choose_change(workspace, site, (champion, those, Served.load(champion.folder)), known, rung)
     change = replace(change, leaves=_have_left(workspace, site, those, known))
     version = None
     if change.name != AS_IT_IS:
@@ -242,7 +231,9 @@ def _choose_change(
     outcomes, weights = weighed_outcomes(read_list(workspace, site), champion.described.digests.target, known)
     # A champion never comes from a stopped site: the verdict stop makes no candidate.
     prior = recalibration_prior(workspace, site, stopped=False)
-    scale, methods = FeatureScale.from_source(those.source), _refit_methods(workspace, site, champion, those)
+    # New models have the methods that the champion's run chose, if that is the last run.
+    run, scale = last_run(workspace, site), FeatureScale.from_source(those.source)
+    methods = methods_to_refit(run, len(those.source)) if run.stages.encoded.digest == those.encoded.digest else []
     X = scale.apply(those.target.X)
     models = site_models(methods, those.source, those.target, outcomes, weight=known.weight) if methods else None
     ladder = climb(outcomes, summary.mean, weights, X=X, prior=prior, models=models, draws=0)
@@ -284,12 +275,6 @@ def _require_fitted(site: str, ladder: Ladder, name: str, champion: Champion) ->
         )
     if rung.log_loss is None:
         raise UsageError(f"the known outcomes of site '{site}' are too few for {name}: {rung.why_not}")
-
-
-def _refit_methods(workspace: Workspace, site: str, champion: Champion, those: ChampionPatients) -> list[Method]:
-    """The methods of new models, as the champion's run chose them; empty if that is not the last run."""
-    run = last_run(workspace, site)
-    return methods_to_refit(run, len(those.source)) if run.stages.encoded.digest == those.encoded.digest else []
 
 
 def _fit_model(

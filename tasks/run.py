@@ -13,6 +13,7 @@ from tasks.settings import TransferSettings
 from tdrop.base import DataError, Summary, UsageError, read
 from tdrop.choose import Choice, Trial
 from tdrop.contracts import Contract
+from tdrop.data import Encoder
 from tdrop.evaluate import Evaluation
 from tdrop.home import Ref, Workspace, files, load_summary
 from tdrop.methods import method_names
@@ -119,6 +120,11 @@ class Run:
     def shift(self) -> Shift:
         """The shift between source and target patients, as judged before any outcome was read."""
         return self.stages.shift.record(Shift, "shift.json")
+
+    @cached_property
+    def encoder(self) -> Encoder:
+        """What turns contract columns into features."""
+        return self.stages.encoded.record(Encoder, files.ENCODER)
 
     @cached_property
     def evaluation(self) -> Evaluation:

@@ -17,12 +17,11 @@ from tasks.run import Run
 from tdrop.base import plain, write_record
 from tdrop.choose import Choice, Trial
 from tdrop.contracts import Contract
-from tdrop.data import Encoder
 from tdrop.disclosure import DECIMALS, disclose_line, disclose_trials, limit
 from tdrop.evaluate import ALL, Row
 from tdrop.figures import Compared, Drawing, draw_calibration, draw_risk_histogram
 from tdrop.forecast import Quantity
-from tdrop.home import ResolvedSite, Workspace, canonical, files
+from tdrop.home import ResolvedSite, Workspace, canonical
 from tdrop.methods import label
 from tdrop.metrics import METRICS, refer
 from tdrop.report import ReportData
@@ -300,7 +299,7 @@ def _served(
     described = Description(
         site=run.site,
         method=method,
-        encoder=stages.encoded.record(Encoder, files.ENCODER),
+        encoder=run.encoder,
         contract=site.contract.model_dump(mode="json"),
         decision=site.site.decision,
         passes=run.settings.passes,

@@ -28,7 +28,6 @@ from .progress import (
     raise_if_interrupted as raise_if_interrupted,
     remove_listeners as remove_listeners,
     request_interrupt as request_interrupt,
-    set_steps_done as set_steps_done,
     start_stage as start_stage,
 )
 from .status import (

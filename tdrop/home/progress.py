@@ -67,23 +67,18 @@ def start_stage(site: str, stage: str, total: int) -> None:
     emit_progress(site, stage, 0, total)
 
 
-def set_steps_done(site: str, stage: str, done: int, detail: str = "") -> None:
-    """Emits that at least so many steps are done."""
-    with _lock:
-        before, total = _counts.get((site, stage), (done, done))
-        if before >= done:
-            return
-        _counts[site, stage] = (min(done, total), total)
-    emit_progress(site, stage, done, total, detail, detail)
+def advance(site: str, stage: str, detail: str = "", *, at_least: int | None = None) -> None:
+    """Emits that one more step is done, or that at least so many are, unless this is known.
 
-
-def advance(site: str, stage: str, detail: str = "") -> None:
-    """Emits that one more step is done; does nothing if the stage was not started here, as on a cluster's worker."""
+    Does nothing if the stage was not started here, as on a cluster's worker.
+    """
     with _lock:
         if (site, stage) not in _counts:
             return
-        done, total = _counts[site, stage]
-        done = min(done + 1, total)
+        before, total = _counts[site, stage]
+        done = min(before + 1 if at_least is None else at_least, total)
+        if at_least is not None and done <= before:
+            return
         _counts[site, stage] = (done, total)
     emit_progress(site, stage, done, total, detail, detail)
 

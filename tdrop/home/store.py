@@ -33,7 +33,7 @@ from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
 from filelock import FileLock
 from pydantic import Field
 
-from tdrop.base import DataError, plain, read_record, write_json
+from tdrop.base import DataError, plain, read_record
 from tdrop.home.pool import compute
 from tdrop.home.progress import raise_if_interrupted
 from tdrop.home.workspace import PRIVATE, ResolvedSite, Workspace, write_private
@@ -221,7 +221,7 @@ class Stage(Generic[P]):
         self.build(folder, **inputs)
         seconds, times = time.perf_counter() - started, folder / TIMES
         before = json.loads(times.read_text(encoding="utf-8"))["seconds"] if times.is_file() else 0.0
-        write_json(times, {"seconds": before + seconds})
+        times.write_text(canonical({"seconds": before + seconds}), encoding="utf-8")
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, str]]:
         return _find_stage, (self.build.__module__, self.build.__name__)
@@ -292,7 +292,7 @@ class Store:
             build(incoming)
             contents = _contents(incoming)
             # Marks the stage as finished. By the inputs, pruning finds all that was made from a site's rows.
-            write_json(incoming / MANIFEST, {"inputs": dict(inputs), "files": contents})
+            (incoming / MANIFEST).write_text(canonical({"inputs": dict(inputs), "files": contents}), encoding="utf-8")
             with suppress(OSError):  # after a failed build, two waiting runs may both have built it
                 incoming.rename(folder)
             if not folder.is_dir():

@@ -153,7 +153,7 @@ def test_a_password_is_not_shown(workspace, monkeypatch):
 def test_a_report_is_published_when_the_record_cannot_be_reached(workspace, settings, monkeypatch, caplog):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    monkeypatch.setattr("tasks.report.record_in_mlflow.retries", 0)
+    monkeypatch.setattr("tasks.publish.record_in_mlflow.retries", 0)
     with caplog.at_level(logging.CRITICAL):
         summary = transfer(workspace, settings)
     assert "MLflow does not answer at http://127.0.0.1:9" in summary.not_recorded
