@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from flows.orchestration import configured_server, find_ui_server, prefect_server, require_server
 from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, Printer, console, make_printer
 from tdrop.base import UsageError, did_you_mean
 from tdrop.home import Workspace
@@ -39,7 +40,6 @@ def deploy(
 
     network, printer = load_network(contracts), make_printer(as_json)
     from flows.deployments import FILE, deploy_to_server, write_file
-    from flows.orchestration import require_server
 
     url = None if write_only else require_server()
     planned, changed = write_file(network, _relative(contracts), remove=remove)
@@ -205,8 +205,6 @@ def _lock_sites(workspace: Workspace, sites: Sequence[str]) -> Iterator[None]:
 
 def _erase_from_prefect(workspace: Workspace, site: str) -> str:
     """Removes a site's deployment, flow runs and artifacts from Prefect, if it ever ran here."""
-    from flows.orchestration import configured_server, find_ui_server, prefect_server
-
     known = configured_server() or find_ui_server(workspace.root)
     if not known and not Path(os.environ["PREFECT_HOME"], "prefect.db").is_file():
         return "nothing in Prefect, which has not run here"

@@ -14,14 +14,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from filelock import FileLock, Timeout
 
 from flows.interrupts import forget_signal
+from flows.orchestration import (
+    SERVER_NOTE,
+    UI_LOCK,
+    Server,
+    is_up,
+    prefect_command,
+    require_free_port,
+    server_start_lock,
+    start_server,
+)
 from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, console, contracts_option, make_printer
 from tdrop.base import TdropError, UsageError
 from tdrop.home import PRIVATE, Workspace, clear_interrupt, write_private
 
 if TYPE_CHECKING:
-    from flows.orchestration import Server
     from tdrop.home import Inputs, ResolvedSite
 
 #: What `status` compares with the last run; other code or settings are no news.
@@ -207,8 +217,6 @@ def serve_pages(
     workspace: Workspace, prefect_port: int, mlflow_port: int, until: Callable[[], bool] = lambda: False
 ) -> None:
     """Serves both pages until Ctrl-C, or until `until` returns True."""
-    from flows.orchestration import SERVER_NOTE, require_free_port, server_start_lock
-
     api, serve_prefect = _address("PREFECT_API_URL", f"http://127.0.0.1:{prefect_port}/api")
     tracking, serve_mlflow = _address("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{mlflow_port}")
     try:
@@ -240,10 +248,6 @@ def serve_pages(
 @contextmanager
 def _only_one(workspace: Workspace, addresses: str) -> Iterator[None]:
     """Lets one `tdrop ui` at a time serve a home; a second one is told where the first is."""
-    from filelock import FileLock, Timeout
-
-    from flows.orchestration import SERVER_NOTE, UI_LOCK
-
     note, lock = workspace.root / "ui.txt", FileLock(workspace.root / UI_LOCK, mode=0o600)
     try:
         lock.acquire(blocking=False)
@@ -262,8 +266,6 @@ def _only_one(workspace: Workspace, addresses: str) -> Iterator[None]:
 
 def _address(variable: str, own: str) -> tuple[str, bool]:
     """Address of a page, and whether a server must be started for it: not when the configured one answers."""
-    from flows.orchestration import is_up
-
     configured = os.environ.get(variable, "")
     if configured.startswith(("http://", "https://")) and is_up(f"{configured}/health"):
         return configured, False
@@ -272,8 +274,6 @@ def _address(variable: str, own: str) -> tuple[str, bool]:
 
 def _prefect(workspace: Workspace, port: int) -> AbstractContextManager[Server]:
     """Starts a Prefect server on the database that local runs write to."""
-    from flows.orchestration import prefect_command, start_server
-
     api = f"http://127.0.0.1:{port}/api"
     environment = {"PREFECT_HOME": str(_prefect_home(workspace)), "PREFECT_API_URL": api, "PREFECT_UI_API_URL": api}
     return start_server("Prefect", prefect_command(port), f"{api}/health", _log(workspace, "prefect"), environment)
@@ -288,7 +288,6 @@ def _prefect_home(workspace: Workspace) -> Path:
 def _mlflow(workspace: Workspace, port: int) -> AbstractContextManager[Server]:
     """Starts an MLflow server on the tracking store, whose tables are migrated first."""
     from flows.closed_server import MLFLOW_APP
-    from flows.orchestration import start_server
     from tasks.tracking import connect, tracking_uri
 
     connect(workspace)

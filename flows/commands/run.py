@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, Processes, Seeds, SiteName, make_printer, only_table
-from tdrop.base import UsageError
+from tdrop.base import SiteStopped, UsageError
 from tdrop.home import Workspace
 
 Trials = Annotated[
@@ -59,8 +59,6 @@ def validate(
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Check a site's extract against its contract; the exit code is 1 when it must not be used."""
-    from tdrop.base import SiteStopped
-
     if (site is None) != everything:
         raise UsageError("give one SITE, or --all for every site of the network")
     workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
@@ -76,7 +74,6 @@ def validate(
 
 def shift(site: SiteName, as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
     """Show how different a site's patients are from the source's, before any training."""
-
     workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
     workspace.network().target(site)
     from flows.shift import compare_patients

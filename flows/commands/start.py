@@ -202,7 +202,6 @@ def add_site(
     contracts: Contracts = DEFAULT_CONTRACTS,
 ) -> None:
     """Add a site: write its YAML from its file or database, with every guess marked, and validate it."""
-
     workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
     network = workspace.network()
     where = named_place(data, omop, meds, cdm_schema, name)

@@ -14,7 +14,7 @@ import typer
 
 from flows.printer import DEFAULT_CONTRACTS, AsJson, Contracts, Printer, SiteName, contracts_option, make_printer
 from tdrop.base import DataError, UsageError
-from tdrop.home import Workspace
+from tdrop.home import Workspace, write_private
 
 
 def score(
@@ -30,7 +30,6 @@ def score(
     from tdrop.base import plain, read_record, written
     from tdrop.contracts import Validation
     from tdrop.data import no_such_file
-    from tdrop.home import write_private
 
     workspace, console = Workspace.at(contracts=contracts), make_printer(as_json)
     workspace.network().target(site)
