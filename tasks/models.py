@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 import warnings
 from collections.abc import Iterator
@@ -72,16 +71,13 @@ def log_model(served: Path, record: SiteRecord, method: str) -> Any:
     """
     import mlflow
 
-    # A copy that only its owner may read: MLflow keeps a file's permissions.
-    code = shutil.copyfile(Path(__file__).with_name("served_model.py"), served.parent / "served_model.py")
-    code.chmod(0o600)
     with _logging_a_model, warnings.catch_warnings():
         # That an example is missing is our choice.
         warnings.simplefilter("ignore")
         return mlflow.pyfunc.log_model(
             name=method,
-            python_model=str(code),
-            artifacts={"transfer": str(served)},
+            loader_module="tasks.served_model",
+            data_path=str(served),
             signature=_signature(record.contract),
             pip_requirements=requirements(),
             tags={**record.tags, "method": method, "chosen": str(method == record.chosen).lower()},

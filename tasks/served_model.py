@@ -1,16 +1,14 @@
 """The model as MLflow serves it: a hospital's rows in contract columns in, risk and referral out.
 
-MLflow stores this file's text with the model (models-from-code), so nothing is pickled. It needs tdrop beside
-it, which no index has: `mlflow models serve --env-manager local` in tdrop's own environment.
+MLflow stores the name of this module with the model and no code, so nothing is pickled. tdrop must be beside it, which
+no index has: `mlflow models serve --env-manager local` in tdrop's own environment.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import mlflow
-import pandas as pd
 
 from tdrop.base import DataError
 from tdrop.served import ADDED, CHAMPION, Served, promoted_seal, seal_of
@@ -22,18 +20,10 @@ ELSE = (
 )
 
 
-class ServedModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
-    """Encodes rows as the training did and predicts with the stored method."""
-
-    def load_context(self, context: Any) -> None:
-        """Reads the method, the encoder, a recalibration and the site's decision."""
-        folder = Path(context.artifacts["transfer"])
-        refuse_unpromoted(folder)
-        self.served = Served.load(folder)
-
-    def predict(self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None) -> pd.DataFrame:
-        """Returns risk, sd, low, high and refer, one row per patient in the order given."""
-        return self.served.predict(model_input)
+def _load_pyfunc(folder: str) -> Served:
+    """Reads a site's champion: the method, the encoder, a recalibration and the site's decision. MLflow calls this."""
+    refuse_unpromoted(Path(folder))
+    return Served.load(Path(folder))
 
 
 def refuse_unpromoted(folder: Path) -> None:
@@ -54,6 +44,3 @@ def refuse_unpromoted(folder: Path) -> None:
         raise DataError(f"{which} was altered since its promotion; promote a model again")
     if client.get_registered_model(name).aliases.get(CHAMPION) != registered.version:
         raise DataError(f"{which} is not the champion; serve `models:/{name}@{CHAMPION}`")
-
-
-mlflow.models.set_model(ServedModel())

@@ -65,7 +65,7 @@ def test_everything_below_the_home_is_for_its_owner_alone(undisturbed):
     promote_candidate(undisturbed, SITE, by="Dr Chen", note="review clinics only")
     files = [path for path in undisturbed.root.rglob("*") if not path.is_symlink()]
     open_to_others = [path for path in (undisturbed.root, *files) if stat.S_IMODE(path.stat().st_mode) & 0o077]
-    assert any(path.name == "served_model.py" for path in files)
+    assert any(path.name == "served.json" for path in files)
     assert not open_to_others
 
 

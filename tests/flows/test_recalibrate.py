@@ -124,7 +124,8 @@ def test_a_recalibrated_model_is_promoted_scored_and_rolled_back_like_any_other(
         np.testing.assert_allclose(moved[column], wanted, atol=2e-4)
     assert (moved["sd"] != first["sd"]).any()
     model = mlflow.pyfunc.load_model("models:/tdrop-harbour@champion")
-    plainly = replace(model.unwrap_python_model().served, recalibration=None).predict(pd.DataFrame(ROWS))
+    served = Served.load(find_champion(workspace, "harbour").folder)
+    plainly = replace(served, recalibration=None).predict(pd.DataFrame(ROWS))
     wanted = expit(found.intercept + found.slope * logit(plainly["risk"]))
     np.testing.assert_allclose(model.predict(pd.DataFrame(ROWS))["risk"], wanted, atol=1e-5)
 
