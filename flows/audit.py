@@ -117,7 +117,9 @@ def next_step(workspace: Workspace, site: str, summary: SiteSummary) -> str:
         return f"The approved model stays in use; how it has done since: tdrop watch {site}"
     if summary.verdict == "stop":
         why = "" if support is None or support.enough else f"{_missing_support(support)} "
-        if audit is not None and (why or audit.known < 2) and _some_left(audit, summary):
+        # If the number of patients is hidden, some outcomes are unknown.
+        some_left = audit is not None and (not isinstance(summary.patients, int) or audit.known < summary.patients)
+        if audit is not None and (why or audit.known < 2) and some_left:
             return f"{why}Look more patients up: tdrop label-list {site}"
         return f"{why}No model is offered here; with more patients in the extract: tdrop transfer {site}"
     if support is not None:
@@ -127,11 +129,6 @@ def next_step(workspace: Workspace, site: str, summary: SiteSummary) -> str:
     if change:
         return f"To move the candidate's risks by these outcomes before you approve it: tdrop recalibrate {site}"
     return f"If the report convinces you, approve the model: tdrop promote {site} --by NAME --note TEXT"
-
-
-def _some_left(audit: Audit, summary: SiteSummary) -> bool:
-    """Whether some outcomes are unknown; if the number of patients is hidden, some are."""
-    return not isinstance(summary.patients, int) or audit.known < summary.patients
 
 
 def _missing_support(support: OutcomeSupport) -> str:

@@ -20,7 +20,7 @@ from scipy.stats import norm
 from flows.transfer import SiteFailure, transfer_sites
 from tasks.errors import try_to_record
 from tasks.publish import publish_index
-from tasks.rehearsal import played_records, record_rehearsal
+from tasks.rehearsal import played_record, record_rehearsal
 from tasks.settings import TransferSettings
 from tdrop.base import Task, UsageError, read_record, write_record
 from tdrop.choose import Choice
@@ -100,7 +100,7 @@ def rehearse_table(
 def _record(workspace: Workspace, played: Workspace, rehearsal: Rehearsal, names: Sequence[str]) -> None:
     """Records the rehearsal in MLflow, with the numbers that each site's own record holds."""
     with _environment_of(played):
-        records = played_records(played, rehearsal)
+        records = [played_record(played, site) for site in rehearsal.sites]
     record_rehearsal(workspace, rehearsal, records, names)
 
 

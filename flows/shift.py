@@ -31,11 +31,7 @@ def read_extracts(
 ) -> tuple[Ref, Ref]:
     """Reads and checks the extracts of a site and its sources; raises `SiteStopped` if one must not be used.
 
-    Args:
-        site: The target site.
-        source_data: Fingerprints of the sources' extracts.
-        target_data: Fingerprint of the site's extract.
-        read: `read_and_check` in a flow run, its plain function elsewhere.
+    `source_data` and `target_data` are fingerprints; `read` is `read_and_check` in a flow run, elsewhere its function.
     """
 
     def read_usable(own: ResolvedSite, data: str, source: Ref | None = None) -> Ref:

@@ -135,12 +135,9 @@ def remember_proposal(site: ResolvedSite) -> None:
 
 
 def is_current(site: ResolvedSite, target_data: str, extract: str) -> bool:
-    """Whether the last run was on new patients and the site's own extract has not changed since.
+    """Whether the last run, which read `target_data`, was on new patients, and the site's `extract` is as it was then.
 
-    Args:
-        site: The site.
-        target_data: Digest of the extract that its last run read.
-        extract: Digest of its own extract now.
+    Both are digests.
     """
     file = site.workspace.site(site.name) / NEW_PATIENTS
     if not file.is_file() or read_memory(site.workspace, site.name).extract != extract:

@@ -45,12 +45,8 @@ class PlayedRecord:
     metrics: Mapping[str, float]
 
 
-def played_records(played: Workspace, rehearsal: Rehearsal) -> list[PlayedRecord]:
-    """The records of all sites, read from the rehearsal's workspace."""
-    return [_played_record(played, site) for site in rehearsal.sites]
-
-
-def _played_record(played: Workspace, site: RehearsedSite) -> PlayedRecord:
+def played_record(played: Workspace, site: RehearsedSite) -> PlayedRecord:
+    """The record of a site, read from the rehearsal's workspace."""
     client, table = connect(played), played.network().site(site.site).table
     run = last_run(played, site.site)
     models = run.stages.models.digest

@@ -243,7 +243,12 @@ def delete_for_good(workspace: Workspace, runs: Sequence[Any]) -> None:
     from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
     client, uri = connect(workspace), tracking_uri(workspace)
-    logged = [model for run in runs for model in _models_of(client, run)]
+    # Also what a run logged that was interrupted.
+    logged = [
+        model
+        for run in runs
+        for model in client.search_logged_models([run.info.experiment_id], f"source_run_id = '{run.info.run_id}'")
+    ]
     addresses = [run.info.artifact_uri for run in runs] + [model.artifact_location for model in logged]
     models = [model.model_id for model in logged]
     for model in models:
@@ -258,12 +263,6 @@ def delete_for_good(workspace: Workspace, runs: Sequence[Any]) -> None:
     shared = uri != _own_record(workspace.home)
     if not shared or (models and not client.search_experiments(view_type=ViewType.DELETED_ONLY)):
         _collect_garbage(uri, [run.info.run_id for run in runs], models)
-
-
-def _models_of(client: MlflowClient, run: Any) -> list[Any]:
-    """The models that a run logged, also if logging was interrupted."""
-    where = f"source_run_id = '{run.info.run_id}'"
-    return list(client.search_logged_models([run.info.experiment_id], where))
 
 
 def _collect_garbage(uri: str, runs: Sequence[str], models: Sequence[str]) -> None:

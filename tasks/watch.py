@@ -186,14 +186,7 @@ def watch_batch(
 ) -> WatchState:
     """Counts the patients of a scored batch, except those who were counted before.
 
-    Args:
-        workspace: The workspace of the site.
-        champion: The champion that scored them.
-        served: Its loaded model.
-        cohort: The encoded patients.
-        prepared: Their rows in the contract's columns, and the findings of the check.
-        summary: Their predictions.
-        filled_in: Who lacks a value (patients,).
+    `prepared` has their rows in the contract's columns, `filled_in` says who lacks a value (patients,).
     """
     name, validation = cohort.site, prepared.validation
     rows, persons = patient_identities(workspace, prepared.site, prepared.contract, cohort, prepared.frame)

@@ -6,9 +6,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -64,8 +64,8 @@ class Standing:
     champion: str | None
     ended: str | None
     report: str | None
-    data: str | None = None
-    watch: str | None = None
+    data: str | None
+    watch: str | None
 
 
 def status(as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) -> None:
@@ -74,7 +74,7 @@ def status(as_json: AsJson = False, contracts: Contracts = DEFAULT_CONTRACTS) ->
 
     workspace, printer = Workspace.at(contracts=contracts, writes=False), make_printer(as_json)
     sites = [workspace.resolve(site.name) for site in workspace.network().targets]
-    standings = [replace(standing_of(site, contracts_option(contracts)), watch=_watch_of(site)) for site in sites]
+    standings = [standing_of(site, contracts_option(contracts)) for site in sites]
     printer.print_result({"sites": [plain(standing) for standing in standings]})
     for standing in standings:
         data = f"data of {_minute(standing.data)}, " if standing.data else ""
@@ -134,6 +134,7 @@ def standing_of(site: ResolvedSite, options: str = "") -> Standing:
         None if last is None else last.ended,
         _written(workspace.latest(name) / "report.html"),
         _data_written(site),
+        _watch_of(site),
     )
 
 
@@ -213,10 +214,8 @@ def ui(
     serve_pages(Workspace.at(), prefect_port, mlflow_port)
 
 
-def serve_pages(
-    workspace: Workspace, prefect_port: int, mlflow_port: int, until: Callable[[], bool] = lambda: False
-) -> None:
-    """Serves both pages until Ctrl-C, or until `until` returns True."""
+def serve_pages(workspace: Workspace, prefect_port: int, mlflow_port: int) -> None:
+    """Serves both pages until Ctrl-C."""
     api, serve_prefect = _address("PREFECT_API_URL", f"http://127.0.0.1:{prefect_port}/api")
     tracking, serve_mlflow = _address("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{mlflow_port}")
     try:
@@ -235,7 +234,7 @@ def serve_pages(
             if serve_prefect:
                 write_private(workspace.root / SERVER_NOTE, api)
             _show_addresses(workspace, api, tracking)
-            while not until():
+            while True:
                 for server in servers:
                     server.require_running()
                 time.sleep(POLL_SECONDS)

@@ -192,13 +192,7 @@ class Stage(Generic[P]):
         self.__signature__ = inspect.Signature([*site, *inputs])
 
     def __call__(self, site: Workspace | ResolvedSite, *args: P.args, **kwargs: P.kwargs) -> Ref:
-        """Returns the stage for these inputs, building it only when the store does not have it.
-
-        Args:
-            site: The site or the workspace whose store is used.
-            *args: The inputs of the stage.
-            **kwargs: The same by name.
-        """
+        """Returns the stage for these inputs, building it only when the site's store does not have it."""
         raise_if_interrupted()
         bound = self.__signature__.bind(site, *args, **kwargs)
         bound.apply_defaults()
