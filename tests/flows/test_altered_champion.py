@@ -111,7 +111,7 @@ def link(folder, file):
 
 
 def add_file(folder):
-    (folder / "artifacts" / "more").write_bytes(b"")
+    (folder / "data" / "more").write_bytes(b"")
 
 
 def add_pipe(folder):
@@ -120,7 +120,7 @@ def add_pipe(folder):
 
 def add_note_inside(folder):
     """A name that MLflow's own note has, where MLflow puts none."""
-    (folder / "artifacts" / "registered_model_meta").write_bytes(b"")
+    (folder / "data" / "registered_model_meta").write_bytes(b"")
 
 
 def add_linked_folder(folder):
@@ -133,8 +133,8 @@ def link_folder(folder):
 
 
 def link_inner(folder):
-    shutil.rmtree(folder / "artifacts")
-    (folder / "artifacts").symlink_to(folder.with_name(f"kept-{folder.name}") / "artifacts")
+    shutil.rmtree(folder / "data")
+    (folder / "data").symlink_to(folder.with_name(f"kept-{folder.name}") / "data")
 
 
 def empty(folder):
