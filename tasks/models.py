@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,9 +43,6 @@ NEEDED = (
     *("safetensors", "scikit-learn", "skops", "threadpoolctl", "torch"),
 )
 
-#: MLflow edits `sys.modules` while it logs a model, and several sites may record in threads of one process.
-_logging_a_model = threading.Lock()
-
 
 def requirements() -> list[str]:
     """The packages that the served model needs, each in the version installed here.
@@ -71,17 +67,15 @@ def log_model(served: Path, record: SiteRecord, method: str) -> Any:
     """
     import mlflow
 
-    with _logging_a_model, warnings.catch_warnings():
-        # That an example is missing is our choice.
-        warnings.simplefilter("ignore")
-        return mlflow.pyfunc.log_model(
-            name=method,
-            loader_module="tasks.served_model",
-            data_path=str(served),
-            signature=_signature(record.contract),
-            pip_requirements=requirements(),
-            tags={**record.tags, "method": method, "chosen": str(method == record.chosen).lower()},
-        )
+    warnings.filterwarnings("ignore", ".*input example was not provided", module="mlflow")
+    return mlflow.pyfunc.log_model(
+        name=method,
+        loader_module="tasks.served_model",
+        data_path=str(served),
+        signature=_signature(record.contract),
+        pip_requirements=requirements(),
+        tags={**record.tags, "method": method, "chosen": str(method == record.chosen).lower()},
+    )
 
 
 def _signature(contract: Contract) -> ModelSignature:

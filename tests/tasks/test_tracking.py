@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import pytest
-from conftest import PROJECT
 
 from flows.commands.look import experiment_pages
 from tasks.recording import log_datasets, recorded_run, save_views
 from tasks.registry import CHAMPION, delete_old_runs
 from tasks.tracking import connect, experiment_id, experiment_name
-from tdrop.contracts import load_network
 from tdrop.home.workspace import Workspace
 
 
@@ -79,39 +74,6 @@ def test_two_sites_that_name_a_new_source_at_once_are_both_recorded(tmp_path):
     for run in (first, second):
         (found,) = client.get_run(run).inputs.dataset_inputs
         assert (found.dataset.name, found.dataset.digest) == ("registry", "d" * 32)
-
-
-def test_two_sites_never_log_a_model_at_once(tmp_path, monkeypatch):
-    import mlflow.pyfunc
-
-    import tasks.models as models
-
-    client = connect(Workspace.at(tmp_path))
-    contract = load_network(PROJECT / "data_contracts").contract("prostate")
-    name = experiment_name("prostate")
-    experiment = client.create_experiment(name, artifact_location=(tmp_path / "artifacts").as_uri())
-    inside, most, here = 0, 0, threading.Lock()
-
-    def log_model(**_):
-        nonlocal inside, most
-        with here:
-            inside += 1
-            most = max(most, inside)
-        time.sleep(0.3)
-        with here:
-            inside -= 1
-        return SimpleNamespace(model_uri="models:/m-1", model_id="m-1")
-
-    monkeypatch.setattr(mlflow.pyfunc, "log_model", log_model)
-
-    def log(site):
-        record = SimpleNamespace(site=site, candidate=str(tmp_path), tags={}, chosen="mlp", contract=contract)
-        with recorded_run(client, experiment, site, {}):
-            return models.log_model(tmp_path / site, record, "mlp").model_id
-
-    with ThreadPoolExecutor(2) as threads:
-        assert list(threads.map(log, ("harbour", "hillside"))) == ["m-1", "m-1"]
-    assert most == 1
 
 
 def test_a_model_beyond_the_first_page_keeps_its_run(tiny_network):
