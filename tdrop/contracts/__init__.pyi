@@ -33,6 +33,7 @@ from .record import (
     is_number as is_number,
     plain_label as plain_label,
     to_label as to_label,
+    to_labels as to_labels,
 )
 from .site import (
     Batches as Batches,

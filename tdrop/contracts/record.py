@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Collection, Iterable
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
@@ -28,6 +29,13 @@ def plain_label(label: str) -> str:
     """Removes the decimals that a spreadsheet or pandas adds to whole numbers: 1.0, 1.00 and 1,0 become 1."""
     whole = re.fullmatch(r"([+-]?\d+)(?:\.0*|,0{1,2})", label)
     return label if whole is None else whole.group(1)
+
+
+def to_labels(values: Iterable[Any], codes: Collection[str]) -> tuple[list[str], list[bool]]:
+    """Writes values as labels, and says which of them are missing: empty, or one of the codes."""
+    blank = {"", *codes, *map(plain_label, codes)}
+    labels = [to_label(value) for value in values]
+    return labels, [label in blank or plain_label(label) in blank for label in labels]
 
 
 def is_number(text: str) -> bool:

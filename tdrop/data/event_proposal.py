@@ -26,8 +26,8 @@ from tdrop.data.outcomes import source_outcome
 from tdrop.data.readers import open_events
 from tdrop.data.readers._event_queries import BIRTH, DAY, DEATH, Code, Queries, most_recorded, recorded
 from tdrop.data.readers._event_reading import EventStore, from_ucum, read_events, resolve_codes
-from tdrop.data.site_proposal import first_lines, location_of, require_new_site, sources_of
-from tdrop.data.table_proposal import TableProposal, require_table_name, write_table
+from tdrop.data.site_proposal import first_lines, location_of, require_file_name, require_new_site, sources_of
+from tdrop.data.table_proposal import TableProposal, write_table
 from tdrop.data.units import molar_mass_of, require_unit
 
 #: How many codes are considered, most frequent first; and how many columns are proposed by default.
@@ -74,7 +74,7 @@ def propose_event_table(name: str, extract: Extract, asked: EventsAsked, *, base
         asked: Index, outcome and horizon.
         base: What a relative location is relative to.
     """
-    require_table_name(name)
+    require_file_name("table", name)
     try:
         require_horizon(asked.horizon)
     except ValueError as error:

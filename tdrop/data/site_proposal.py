@@ -145,10 +145,17 @@ def propose_site(
     return "\n".join([*lines, *proposal.lines(first=not sources)]) + "\n"
 
 
+def require_file_name(kind: str, name: str) -> None:
+    """Refuses a name that is not allowed for a table or a site."""
+    if not re.fullmatch(r"[a-z][a-z0-9_-]{0,63}", name):
+        raise UsageError(
+            f"{kind} name '{clean(name)}': use lower-case letters, digits, - and _, starting with a letter"
+        )
+
+
 def require_new_site(name: str, network: Network) -> None:
     """Refuses a name that is not allowed, or taken."""
-    if not re.fullmatch(r"[a-z][a-z0-9_-]*", name):
-        raise UsageError(f"site name '{clean(name)}': use lower-case letters, digits, - and _, starting with a letter")
+    require_file_name("site", name)
     if name in network.sites:
         raise UsageError(f"there is a site '{name}' already: {network.sites[name].file}; choose another name")
 

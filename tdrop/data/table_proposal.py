@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from tdrop.base import DataError, Doubles, UsageError, counted
+from tdrop.base import DataError, Doubles, counted
 from tdrop.contracts import is_number, plain_label
 from tdrop.data.columns import (
     Guess,
@@ -33,7 +33,7 @@ from tdrop.data.outcome_proposal import (
     propose_outcome,
     without_guess,
 )
-from tdrop.data.site_proposal import read_unknown
+from tdrop.data.site_proposal import read_unknown, require_file_name
 from tdrop.data.suspicions import numbers_patients
 from tdrop.data.values import as_text
 
@@ -64,7 +64,7 @@ class TableProposal:
 
 def propose_table(name: str, file: Path, asked: Asked) -> TableProposal:
     """Returns the YAML of a table that fits the file; a person must read it before it is used."""
-    require_table_name(name)
+    require_file_name("table", name)
     raw, _, _ = read_unknown(file)
     _check_shape(raw)
     outcome = propose_outcome(asked, raw)
@@ -91,12 +91,6 @@ def propose_table(name: str, file: Path, asked: Asked) -> TableProposal:
     head = [] if person is None else [f"person: {person}    # {why}"]
     text = write_table(name, guesses, outcome.lines(names), f"Patients as in {clean(file.name)}", head)
     return TableProposal(text, headers, left_out, doubts, outcome.sentence)
-
-
-def require_table_name(name: str) -> None:
-    """Refuses a name that is not allowed for a table."""
-    if not re.fullmatch(r"[a-z][a-z0-9_-]{0,63}", name):
-        raise UsageError(f"table name '{clean(name)}': use lower-case letters, digits, - and _, starting with a letter")
 
 
 def likely_outcomes(file: Path) -> list[str]:

@@ -20,7 +20,7 @@ import pyarrow.compute as compute
 from numpy.typing import NDArray
 
 from tdrop.base import Doubles, Mask, resource_error
-from tdrop.contracts import Column, Contract, Extract, Site, is_number, known_labels, plain_label, to_label
+from tdrop.contracts import Column, Contract, Extract, Site, is_number, known_labels, plain_label, to_labels
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 #: Words that always mean yes or no in a column of 0 and 1; other words need the site's map.
@@ -140,11 +140,9 @@ def _distinct_labels(values: pd.Series, codes: Collection[str]) -> tuple[list[st
     except TypeError:
         # Lists and records, which Parquet may hold, have no label.
         inverse, distinct = pd.factorize(values.map(lambda value: "(nested)", na_action="ignore"))
-    labels = list(map(to_label, [value.item() if isinstance(value, np.generic) else value for value in distinct]))
-    blank = {"", *codes, *map(plain_label, codes)}
-    both = zip(labels, map(plain_label, labels), strict=True)
-    absent = np.asarray([label in blank or plain in blank for label, plain in both] + [True])
-    return labels, np.where(absent[inverse], -1, inverse).astype(np.int64)
+    plain = [value.item() if isinstance(value, np.generic) else value for value in distinct]
+    labels, absent = to_labels(plain, codes)
+    return labels, np.where(np.asarray([*absent, True])[inverse], -1, inverse).astype(np.int64)
 
 
 def id_column(raw: pd.DataFrame, contract: Contract, extract: Extract) -> str | None:
