@@ -75,7 +75,10 @@ TINY_METHODS = {
 
 
 #: The longest files, the longest first.
-LONG = ("deploy", "dask", "stopping", "transfer", "side_by_side", "watch", "prune", "pages", "verdict", "server_down")
+LONG = (
+    *("deploy", "prefect_postgres", "at_the_same_moment", "two_machines", "dask", "stopping", "transfer"),
+    *("side_by_side", "watch", "prune", "pages", "verdict", "server_down"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
