@@ -21,7 +21,7 @@ from tasks.registry import CARD_PAGE, PLAN_PAGE, champion_folder, champion_recor
 from tasks.run import last_run
 from tasks.tracking import connect, experiment_id, version_at
 from tasks.watch import begin, read_watch
-from tdrop.base import DataError, TdropError, plain, read, read_record, write_json, write_record
+from tdrop.base import TdropError, plain, read, read_record, write_json, write_record
 from tdrop.home import SealedFile, Workspace, write_private
 from tdrop.report import (
     Document,
@@ -106,15 +106,9 @@ def read_plan(workspace: Workspace, state: WatchState) -> Document | None:
     Raises:
         DataError: It was altered since.
     """
-    sealed = _plan_file(workspace, champion_folder(workspace, state.site, state.champion))
-    if not sealed.file.is_file():
-        return None
-    document = sealed.read()
+    document = _plan_file(workspace, champion_folder(workspace, state.site, state.champion)).read(state.site)
     if document is None:
-        raise DataError(
-            f"the change plan of site '{state.site}' was altered or damaged since it was sealed ('{sealed.file}'); put "
-            f"back a copy of it, or promote the model again with `tdrop promote {state.site}`, which seals a new one"
-        )
+        return None
     plan = read(Document, document)
     return plan if plan.promoted == state.promoted else None
 

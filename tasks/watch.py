@@ -60,16 +60,8 @@ def _file(workspace: Workspace, site: str) -> SealedFile:
 
 def read_watch(workspace: Workspace, site: str) -> WatchState | None:
     """The site's watch, of any champion; None without one; raises a DataError if it was altered."""
-    sealed = _file(workspace, site)
-    if not sealed.file.is_file():
-        return None
-    state = sealed.read()
-    if state is None:
-        raise DataError(
-            f"the watch of site '{site}' was altered or damaged since it was written ('{sealed.file}'); put back a "
-            f"copy of it, or promote the model again with `tdrop promote {site}`, which begins a new watch"
-        )
-    return read(WatchState, state)
+    state = _file(workspace, site).read(site)
+    return None if state is None else read(WatchState, state)
 
 
 def _write(workspace: Workspace, state: WatchState) -> None:

@@ -349,14 +349,20 @@ class SealedFile:
         sealed = {"seal": self._seal(document), self.name: document}
         write_private(self.file, json.dumps(sealed, separators=(",", ":"), allow_nan=False) + "\n")
 
-    def read(self) -> Any:
-        """The document; None if it was altered or damaged since it was written."""
+    def read(self, site: str) -> Any:
+        """The document about a site's champion; None without one; a DataError if it was altered since."""
+        if not self.file.is_file():
+            return None
         try:
             content = json.loads(self.file.read_bytes())
-            document, seal = content[self.name], content["seal"]
+            if content["seal"] == self._seal(content[self.name]):
+                return content[self.name]
         except (ValueError, TypeError, KeyError):
-            return None
-        return document if seal == self._seal(document) else None
+            pass
+        raise DataError(
+            f"the {self.kind} of site '{site}' was altered or damaged since it was written ('{self.file}'); put back a "
+            f"copy of it, or promote the model again with `tdrop promote {site}`, which makes a new one"
+        )
 
     def _seal(self, document: Any) -> str:
         return keyed_digest(self.home, f"{self.kind} {digest_of(document)}")
