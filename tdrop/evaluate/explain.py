@@ -88,7 +88,7 @@ def _exact(worth: Callable[[Sequence[int]], Doubles], size: int, rows: int) -> D
 
 
 def name_moves(values: Doubles, frame: pd.DataFrame, columns: Sequence[Column]) -> list[str]:
-    """Names the columns that move each risk most, in natural units: "PSA 34 ng/mL +9; Age 71 years +4" (points).
+    """Names the columns that move each risk most, in natural units: "PSA 34 ng/mL: +9; Age 71 years: +4" (points).
 
     Args:
         values: Of `explain_risks` (rows, columns), one group per column.
@@ -99,7 +99,7 @@ def name_moves(values: Doubles, frame: pd.DataFrame, columns: Sequence[Column]) 
     names = []
     for row, moves in enumerate(values):
         largest = [int(place) for place in np.argsort(-np.abs(moves))[:_MOST_NAMED] if abs(moves[place]) >= _LEAST_MOVE]
-        names.append("; ".join(f"{words[place][row]} {100 * moves[place]:+.0f}" for place in largest))
+        names.append("; ".join(f"{words[place][row]}: {100 * moves[place]:+.0f}" for place in largest))
     return names
 
 

@@ -74,8 +74,8 @@ def test_what_moves_a_risk_is_named_in_natural_units():
     frame = pd.DataFrame({"age": [71.0, 60.0], "psa": [34.12, np.nan], "stage": ["T3", "T1"], "comorbidity": [1, 0]})
     values = np.array([[0.04, 0.091, -0.02, 0.001], [0.0, -0.05, 0.004, 0.0]])
     assert name_moves(values, frame, columns) == [
-        "PSA 34.12 ng/mL +9; Age 71 years +4; Clinical T stage T3 -2",
-        "PSA missing -5",
+        "PSA 34.12 ng/mL: +9; Age 71 years: +4; Clinical T stage T3: -2",
+        "PSA missing: -5",
     ]
 
 

@@ -307,8 +307,8 @@ def test_the_list_for_review_is_linked_with_one_example(labelled: ReportData, pa
     row = int(np.flatnonzero(labelled.referrals.referred)[0])
     risk = labelled.predictions[labelled.method][0].mean[row]
     assert f"For example line {row + 2} of that file: risk {100 * risk:.0f}%" in page.text
-    moved_by = ["PSA 34 ng/mL +9; Age 71 years -4"] * 400
-    told = "from a typical source patient's risk, in percentage points: PSA 34 ng/mL +9, Age 71 years −4."
+    moved_by = ["PSA 34 ng/mL: +9; Age 71 years: -4"] * 400
+    told = "from a typical source patient's risk, in percentage points: PSA 34 ng/mL: +9, Age 71 years: −4."
     assert told in whole_page(replace(labelled, moved_by=moved_by))
     assert told not in page.text
     policy = labelled.site.disclosure.model_copy(update={"exempt": False})
