@@ -90,14 +90,14 @@ def _named_methods(data: ReportData) -> list[str]:
     return [name for name in dict.fromkeys((data.method, best, sentences.SIMPLE)) if name in data.predictions]
 
 
-def draw_follow_up(data: ReportData) -> Drawing | None:
+def draw_sites_follow_up(data: ReportData) -> Drawing | None:
     """Draws how long every site followed its patients; steps of the curves are single patients and stay at a site."""
     here = {} if data.follow_up is None else {data.site.title or data.site.name: data.follow_up}
     unit = data.contract.column(data.contract.outcome.time).unit if data.contract.outcome.time else None
     return figures.draw_follow_up({**data.followed, **here}, str(unit))
 
 
-def draw_attrition(data: ReportData) -> Drawing | None:
+def draw_lost_rows(data: ReportData) -> Drawing | None:
     """Draws rows from the extract to the evaluation, where some were lost."""
     validation, evaluation = data.validation, data.evaluation
     lost = {"Duplicates": validation.duplicates, "Set aside": validation.quarantined}
