@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tasks.registry import Champion, find_champion, made_for
 from tasks.tracking import version_at
-from tdrop.base import Cohort, DataError, Summary, TdropError, Unavailable, plain, read
+from tdrop.base import Cohort, DataError, Summary, TdropError, Unavailable, UsageError, plain, read
 from tdrop.contracts import Contract, Prepared, Site
 from tdrop.data import observed_to_horizon, read_labels, subgroups_of
 from tdrop.disclosure import limit, to_number
@@ -183,6 +183,8 @@ def watch_batch(
     name, validation = cohort.site, prepared.validation
     rows, persons = patient_identities(workspace, prepared.site, prepared.contract, cohort, prepared.frame)
     with _alone(workspace, name):
+        if not _in_use(workspace, name, champion.version, champion.promoted):
+            raise UsageError(f"version {champion.version} was replaced while it predicted; score the batch again")
         state = _of_champion(workspace, name, champion, read_watch(workspace, name), served).state
         batch = replace(
             describe_patients(rows, persons, cohort.X, summary, served.decision, state.doubts),
@@ -272,12 +274,18 @@ def watch_sentence(workspace: Workspace, site: str) -> str | None:
     try:
         state = read_watch(workspace, site)
         version = None if state is None else version_at(workspace, site, CHAMPION)
+        if state is None or version is None:
+            return None
+        if not _in_use(workspace, site, state.champion, state.promoted):
+            return f"the watch of version {version.version} begins with its next batch"
     except Unavailable:
         return None
     except TdropError as error:
         return str(error)
-    if state is None or version is None:
-        return None
-    if (state.champion, state.promoted) != (str(version.version), version.tags.get(WHEN, "")):
-        return f"the watch of version {version.version} begins with its next batch"
     return watch_in_short(state)
+
+
+def _in_use(workspace: Workspace, site: str, version: str, promoted: str) -> bool:
+    """Whether this promotion of a version is the site's last one."""
+    champion = version_at(workspace, site, CHAMPION)
+    return champion is not None and (str(champion.version), champion.tags.get(WHEN, "")) == (version, promoted)

@@ -22,11 +22,11 @@ from tasks import registry
 from tasks.batches import pick_up, retrain_due
 from tasks.governance import CARD_TAG, put_to_use, read_plan
 from tasks.models import CANDIDATE
-from tasks.score import score_batch
+from tasks.score import score_batch, score_prepared
 from tasks.tracking import connect, experiment_id, version_at
 from tasks.watch import begin, open_watch, patient_identities, read_watch, watch_outcomes
 from tdrop.base import DataError, TdropError, UsageError
-from tdrop.data import simulate
+from tdrop.data import prepare, simulate
 from tdrop.home import Workspace, worker_processes
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
@@ -116,6 +116,20 @@ def test_a_watch_begins_at_the_promotion_and_batches_count_once(promoted, tmp_pa
     assert any("it had counted all of them before" in sentence for sentence in again.sentences)
     score(promoted, patients(1, seed=6), tmp_path)
     assert state_of(promoted).patients == 201
+
+
+def test_a_batch_whose_model_was_replaced_meanwhile_leaves_the_new_watch_alone(promoted, tmp_path):
+    file = tmp_path / "batch.csv"
+    patients(50).drop(columns=["died_10y", "true_risk"]).to_csv(file, index=False)
+    before = registry.find_champion(promoted, SITE)
+    network = promoted.network()
+    batch = prepare(network.site(SITE), network, home=promoted.root, file=file)
+    promote_candidate(promoted)
+    begun = state_of(promoted)
+    assert begun.promoted != before.promoted
+    result = score_prepared(promoted, SITE, before, batch)
+    assert "not counted by the watch: version 1 was replaced while it predicted" in " ".join(result.sentences)
+    assert (state_of(promoted).promoted, state_of(promoted).patients) == (begun.promoted, 0)
 
 
 def test_no_patient_is_in_the_record(promoted, tmp_path):
@@ -268,7 +282,7 @@ def die(source, destination, **options):
         os.kill(os.getpid(), 9)
     return replace(source, destination, **options)
 os.replace = die
-from tasks.score import score_batch
+from tasks.score import score_batch, score_prepared
 from tdrop.home import Workspace
 score_batch(Workspace.at({home!r}, {contracts!r}), {site!r}, {file!r})
 """
