@@ -283,7 +283,9 @@ def cheap(*methods: str, **changed):
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leaves figures empty, for tests that read a page's words: drawing takes most of a page's time."""
-    leave_figures_empty(monkeypatch)
+    from no_figures import leave_figures_empty
+
+    leave_figures_empty(monkeypatch.setattr)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -291,12 +293,7 @@ def undrawn_flows(request: pytest.FixtureRequest) -> Iterator[None]:
     """The same for whole flows within the process: drawing is half of a small transfer, and has tests of its own."""
     with pytest.MonkeyPatch.context() as patch:
         if request.path.parent.name == "flows" and not request.node.get_closest_marker("drawn"):
-            leave_figures_empty(patch)
+            from no_figures import leave_figures_empty
+
+            leave_figures_empty(patch.setattr)
         yield
-
-
-def leave_figures_empty(patch: pytest.MonkeyPatch) -> None:
-    """Replaces what matplotlib would draw by an empty figure, within this process."""
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-
-    patch.setattr(FigureCanvasSVG, "print_svg", lambda _, stream, **__: stream.write("<svg/>"))

@@ -14,8 +14,9 @@ from conftest import PROJECT
 #: What is printed last says which of the heavy packages were imported. Figures stay empty.
 PROGRAM = """
 import sys
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-FigureCanvasSVG.print_svg = lambda _, stream, **__: stream.write("<svg/>")
+sys.path.insert(0, "tests")
+from no_figures import leave_figures_empty
+leave_figures_empty(setattr)
 from flows.transfer import transfer_site
 from tasks.settings import TransferSettings
 from tdrop.home import progress, worker_processes
@@ -37,8 +38,9 @@ print("imported", sorted({"torch", "great_expectations"} & set(sys.modules)))
 #: Several transfers at once, each in a process of its own that its parent forked once it had loaded all that they need.
 TOGETHER = """
 import multiprocessing, os, sys
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-FigureCanvasSVG.print_svg = lambda _, stream, **__: stream.write("<svg/>")
+sys.path.insert(0, "tests")
+from no_figures import leave_figures_empty
+leave_figures_empty(setattr)
 import great_expectations, mlflow.pyfunc, skops.io, tasks.train, torch
 from flows.transfer import transfer_site
 from tasks.settings import TransferSettings

@@ -14,7 +14,7 @@ from tdrop.base import Unavailable, UsageError
 
 #: Long enough for a worker to be caught in the middle of it, and what sites could get from each other shows too.
 METHODS = {
-    "transductive_dropout": {"hidden": [16], "steps": 300, "batch": 32},
+    "transductive_dropout": {"hidden": [16], "steps": 150, "batch": 32},
     "logistic_regression": TINY_METHODS["logistic_regression"],
 }
 
@@ -74,17 +74,16 @@ def test_a_rehearsal_has_its_sites_side_by_side_with_the_same_numbers(
 
     def rehearse(folder, **where):
         workspace = write_tiny_network(tmp_path / folder)
-        for name in ("harbour", "hillside"):
-            file = Path(workspace.contracts) / "sites" / f"{name}.yaml"
-            file.write_text(file.read_text().replace("role: target", "role: both").replace("source: registry\n", ""))
+        file = Path(workspace.contracts) / "sites" / "harbour.yaml"
+        file.write_text(file.read_text().replace("role: target", "role: both").replace("source: registry\n", ""))
         with at(workspace):
             rehearsal = rehearse_table("prostate", settings, **where)
         assert (rehearsal.failed, rehearsal.not_recorded) == ({}, "")
         return rehearsal.sites
 
     one_by_one = rehearse("one")
-    assert [site.site for site in one_by_one] == ["harbour", "hillside", "registry"]
-    assert rehearse("cluster", at_once=3, scheduler=cluster.scheduler.address) == one_by_one
+    assert [site.site for site in one_by_one] == ["harbour", "registry"]
+    assert rehearse("cluster", at_once=2, scheduler=cluster.scheduler.address) == one_by_one
 
 
 @pytest.mark.parametrize(

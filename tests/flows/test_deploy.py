@@ -221,7 +221,6 @@ def test_a_worker_runs_scheduled_and_manual_deployments_and_people_are_told(serv
     set_schedule(sites / "harbour.yaml", "* * * * *")
     add_settings()
     tdrop("deploy", "--notify", "custom-webhook/ward")
-    assert "3 deployments, unchanged" in tdrop("deploy", "--notify", "custom-webhook/ward")
     assert transfer(workspace, "lakeside", SETTINGS).summary.verdict == "caution"
     (sites / "lakeside.yaml").rename("lakeside.yaml")
     (workspace.root / "demo" / "hillside.csv").unlink()
@@ -239,7 +238,6 @@ def test_a_worker_runs_scheduled_and_manual_deployments_and_people_are_told(serv
         process = subprocess.Popen(worker, stdout=log, stderr=log, start_new_session=True)
     try:
         runs = wait_for(client, manual, deployed["harbour"].id, written)
-        assert len(client.read_automations_by_name("tdrop: a site needs a look")) == 1
         shift = "report published and recorded\n\ntransfer lakeside, "
         wait_for_texts(texts, ["hillside.csv' does not exist", "no site 'lakeside'", shift])
     finally:
@@ -261,7 +259,10 @@ def test_a_site_that_left_keeps_its_deployment_until_told(served):
     _, client = served
     assert "'lakeside' has no site any more: kept" in tdrop("deploy", "--write-only")
     assert "'lakeside' has no site any more: removed" in tdrop("deploy", "--remove", "--at-once", "3")
-    assert "at most 3 at the same time" in tdrop("deploy")
+    again = tdrop("deploy", "--notify", "custom-webhook/ward")
+    assert "2 deployments, unchanged" in again
+    assert "at most 3 at the same time" in again
+    assert len(client.read_automations_by_name("tdrop: a site needs a look")) == 1, "one for each time that it was set"
     assert sorted(each.name for each in client.read_deployments()) == ["harbour", "hillside"]
     assert client.read_work_pool("tdrop").concurrency_limit == 3
 
