@@ -11,7 +11,7 @@ export UV_COMPILE_BYTECODE ?= 1
 # For people who want PyTorch's CPU builds from an index of their choice.
 TORCH_INDEX_URL ?=
 # Each starts servers of its own, waits for them often and needs about 2 GB.
-TEST_PROCESSES ?= 3
+TEST_PROCESSES ?= 4
 
 INSTALL = $(BIN)/uv pip install --python $(BIN)/python --quiet -c constraints.txt \
 	$(if $(TORCH_INDEX_URL),--extra-index-url $(TORCH_INDEX_URL))

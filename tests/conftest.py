@@ -66,6 +66,15 @@ examples.load_profile("unhurried")
 PROJECT = Path(__file__).resolve().parents[1]
 #: Rows by site: enough to validate, match and evaluate, few enough for a transfer in seconds.
 TINY_ROWS = {"registry": 300, "harbour": 150, "hillside": 130, "lakeside": 120}
+#: Two patients as a hospital would send them.
+TWO_PATIENTS = {
+    "age": [61.0, 84.0],
+    "psa": [5.0, 40.0],
+    "grade_group": ["1", "5"],
+    "stage": ["T1", "T3"],
+    "comorbidity": [0.0, 1.0],
+    "treatment": ["prostatectomy", "hormone"],
+}
 SMALL_NET = {"hidden": [8], "steps": 15, "batch": 64}
 TINY_METHODS = {
     "mlp": SMALL_NET,
@@ -74,15 +83,16 @@ TINY_METHODS = {
 }
 
 
-#: The longest files, the longest first.
+#: The files that take longest, the longest first.
 LONG = (
-    *("deploy", "prefect_postgres", "at_the_same_moment", "two_machines", "dask", "stopping", "transfer"),
-    *("side_by_side", "watch", "prune", "pages", "verdict", "server_down"),
+    *("deploy", "prefect_postgres", "at_the_same_moment", "two_machines", "dask", "readme", "side_by_side"),
+    *("transfer", "watch", "other_kinds", "champion", "verdict", "rehearse", "pages", "leaving", "faults", "prune"),
+    *("stopping", "browser", "events", "behaviour", "run", "additions", "wheel", "corpus", "server_down"),
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts the long files first: of two processes neither is left with one of them while the other has nothing."""
+    """Puts the long files first: no process is left with one of them at the end while the others have nothing."""
     places = {f"test_{name}": number for number, name in enumerate(LONG)}
     items.sort(key=lambda item: (places.get(item.path.stem, len(LONG)), "flows" not in item.path.parts))
 

@@ -20,7 +20,7 @@ from unittest import mock
 import pandas as pd
 import pytest
 from command import tdrop
-from conftest import cheap, compared_network, settle, transfer as run_transfer
+from conftest import TWO_PATIENTS, cheap, compared_network, settle, transfer as run_transfer
 from waiting import LIMIT_SECONDS, wait_until
 
 from flows.orchestration import free_port
@@ -38,16 +38,6 @@ from tdrop.home.status import read_status
 from tdrop.methods import load
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
-
-#: Two patients as a hospital would send them.
-ROWS = {
-    "age": [61.0, 84.0],
-    "psa": [5.0, 40.0],
-    "grade_group": ["1", "5"],
-    "stage": ["T1", "T3"],
-    "comorbidity": [0.0, 1.0],
-    "treatment": ["prostatectomy", "hormone"],
-}
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +128,7 @@ def test_the_registered_model_predicts_from_contract_columns(workspace):
 
     connect(workspace)
     model = mlflow.pyfunc.load_model("models:/tdrop-harbour@champion")
-    rows = pd.DataFrame(ROWS)
+    rows = pd.DataFrame(TWO_PATIENTS)
     predicted = model.predict(rows)
     assert list(predicted.columns) == ["risk", "sd", "low", "high", "refer"]
     assert predicted["risk"].between(0, 1).all()
@@ -151,8 +141,8 @@ def test_mlflow_serves_the_champion(workspace, tmp_path):
     import mlflow
 
     connect(workspace)
-    expected = mlflow.pyfunc.load_model("models:/tdrop-harbour@champion").predict(pd.DataFrame(ROWS))
-    body = json.dumps({"dataframe_split": pd.DataFrame(ROWS).to_dict(orient="split", index=False)}).encode()
+    expected = mlflow.pyfunc.load_model("models:/tdrop-harbour@champion").predict(pd.DataFrame(TWO_PATIENTS))
+    body = json.dumps({"dataframe_split": pd.DataFrame(TWO_PATIENTS).to_dict(orient="split", index=False)}).encode()
     with served(workspace, "models:/tdrop-harbour@champion", tmp_path / "serve.log") as address:
         request = urllib.request.Request(f"{address}/invocations", body, {"Content-Type": "application/json"})
         with ask(request) as answer:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import finished_network, transfer
+from conftest import TWO_PATIENTS, finished_network, transfer
 from scipy.special import expit, logit
 
 from tasks.labels import DRAW, store_labels, write_list
@@ -27,16 +27,6 @@ from tdrop.home import files, load_cohort, load_summary
 from tdrop.served import Served
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
-
-#: Two patients as a hospital would send them.
-ROWS = {
-    "age": [61.0, 84.0],
-    "psa": [5.0, 40.0],
-    "grade_group": ["1", "5"],
-    "stage": ["T1", "T3"],
-    "comorbidity": [0.0, 1.0],
-    "treatment": ["prostatectomy", "hormone"],
-}
 
 
 @pytest.fixture(scope="module")
@@ -125,9 +115,9 @@ def test_a_recalibrated_model_is_promoted_scored_and_rolled_back_like_any_other(
     assert (moved["sd"] != first["sd"]).any()
     model = mlflow.pyfunc.load_model("models:/tdrop-harbour@champion")
     served = Served.load(find_champion(workspace, "harbour").folder)
-    plainly = replace(served, recalibration=None).predict(pd.DataFrame(ROWS))
+    plainly = replace(served, recalibration=None).predict(pd.DataFrame(TWO_PATIENTS))
     wanted = expit(found.intercept + found.slope * logit(plainly["risk"]))
-    np.testing.assert_allclose(model.predict(pd.DataFrame(ROWS))["risk"], wanted, atol=1e-5)
+    np.testing.assert_allclose(model.predict(pd.DataFrame(TWO_PATIENTS))["risk"], wanted, atol=1e-5)
 
     assert recalibrate(workspace, file).version is None
     assert restore_champion(workspace, "harbour").version == found.champion
