@@ -9,6 +9,14 @@ from .calibration import (
     recalibrated as recalibrated,
     weighted_lines as weighted_lines,
 )
+from .catalogue import (
+    METRICS as METRICS,
+    OUTCOME_KINDS as OUTCOME_KINDS,
+    OutcomeKind as OutcomeKind,
+    difference_name as difference_name,
+    metrics_in_view as metrics_in_view,
+    subgroup_metrics as subgroup_metrics,
+)
 from .curves import (
     Curve as Curve,
     benefit_curve as benefit_curve,
@@ -70,12 +78,4 @@ from .scores import (
     misclassified as misclassified,
     per_row_log_loss as per_row_log_loss,
     per_row_loss as per_row_loss,
-)
-from .table import (
-    METRICS as METRICS,
-    OUTCOME_KINDS as OUTCOME_KINDS,
-    OutcomeKind as OutcomeKind,
-    difference_name as difference_name,
-    metrics_in_view as metrics_in_view,
-    subgroup_metrics as subgroup_metrics,
 )

@@ -3,21 +3,17 @@
 To add one, add a function here. Its name, without the underscore that keeps it apart from the functions of this
 package, is the metric's name in files. Its docstring's first line is what a clinician reads about it, the rest is its
 line in docs/EVALUATION.md (`python docs/write_metrics.py` puts it there); `evaluation.json`, the report's table of
-methods and MLflow take it from its entry. The order here is the order in every table. Below the entries stands which of
-them come first by what the outcome is.
+methods and MLflow take it from its entry. The order here is the order in every table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
 
 from tdrop.base import Task
-from tdrop.metrics.metric import ENTRIES, Mean, Metric, Patients, Ranking, Ratio, Total, View, metric
+from tdrop.metrics.metric import Mean, Patients, Ranking, Ratio, Total, metric
 from tdrop.metrics.referral import (
     capacity_count,
     expected_error,
@@ -418,90 +414,3 @@ def _crps(patients: Patients) -> Mean:
     Mean continuous ranked probability score of a normal prediction with the value as mean and the sd.
     """
     return Mean(crps(patients.y, patients.risk, patients.sd))
-
-
-# What follows is about all of them.
-
-
-def difference_name(name: str) -> str:
-    """The name of the difference between a method's metric and the reference's."""
-    return f"{name}_difference"
-
-
-#: By name, in the order of every table; differences come last.
-METRICS: Mapping[str, Metric] = MappingProxyType(
-    {**ENTRIES, **{difference_name(name): entry.difference() for name, entry in ENTRIES.items() if entry.compared}}
-)
-
-
-def metrics_in_view(view: View) -> tuple[str, ...]:
-    """The metrics of one view of the report's table of methods."""
-    return tuple(name for name, entry in METRICS.items() if view in entry.views)
-
-
-def subgroup_metrics(*, labelled: bool, task: Task = "binary") -> tuple[str, ...]:
-    """The metrics that are computed for each subgroup, without those that need outcomes unless these are known."""
-    return tuple(
-        name
-        for name, entry in METRICS.items()
-        if entry.subgroups and task in entry.tasks and (labelled or entry.needs == "patients")
-    )
-
-
-#: What is forecast and compared first.
-Headline = Literal["auroc", "rmse"]
-
-
-@dataclass(frozen=True)
-class OutcomeKind:
-    """The numbers of one kind of outcome.
-
-    Attributes:
-        headline: The one that is forecast, compared between sites and rehearsed first.
-        headline_title: Its name in a sentence.
-        site_numbers: Those that are compared between sites.
-        error_left: Errors left after a fifth of the patients was referred for review.
-        first_page: Those on a report's first page and on a model card.
-        loss: What choosing a method minimises, in words.
-    """
-
-    headline: Headline
-    headline_title: str
-    site_numbers: tuple[str, ...]
-    error_left: str
-    first_page: tuple[str, ...]
-    loss: str
-
-    def write(self, value: float) -> str:
-        """The headline number as text: two decimals of an AUROC, three digits of what has a unit."""
-        return f"{value:.2f}" if self.headline == "auroc" else f"{value:.3g}"
-
-
-OUTCOME_KINDS: Mapping[Task, OutcomeKind] = MappingProxyType(
-    {
-        "binary": OutcomeKind(
-            "auroc",
-            "AUROC",
-            ("auroc", "log_loss", "error_rate", "net_benefit", "observed_expected", "slope"),
-            "retained_error_20_expected",
-            ("auroc", "brier", "log_loss", "calibration_intercept", "calibration_slope", "error_rate", "net_benefit"),
-            "log loss",
-        ),
-        "classes": OutcomeKind(
-            "auroc",
-            "AUROC",
-            ("auroc", "log_loss", "accuracy"),
-            "retained_error_20_expected",
-            ("accuracy", "auroc", "log_loss", "error_auroc_sd", "error_rate"),
-            "log loss",
-        ),
-        "regression": OutcomeKind(
-            "rmse",
-            "root mean squared error",
-            ("rmse", "r2", "coverage"),
-            "retained_error_20_sd",
-            ("mae", "rmse", "r2", "coverage", "error_auroc_sd", "error_rate"),
-            "squared error as a share of the outcome's variance",
-        ),
-    }
-)

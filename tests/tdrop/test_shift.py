@@ -176,7 +176,7 @@ def test_thinning_a_large_site_leaves_the_odds_right(monkeypatch):
     whole = propensity(source, target)
     monkeypatch.setitem(__import__("tdrop.shift.classifier").shift.classifier.MOST_FITTED_ROWS, "logistic", 4_000)
     thinned = propensity(source, target)
-    assert thinned.rows_fitted == 4_000
+    assert thinned.auroc.rows_fitted == 4_000
     assert np.abs(thinned.logits()[0] - whole.logits()[0]).max() < 0.6
     assert thinned.source.mean() == pytest.approx(1 / 21, rel=0.1)
 
@@ -272,7 +272,7 @@ def test_a_propensity_survives_its_file(tmp_path):
     fitted = propensity(*scenarios.prostate("severe", 200, seed=1, source_rows=400))
     fitted.save(tmp_path / "propensity.npz")
     again = Propensity.load(tmp_path / "propensity.npz")
-    assert (again.kind, again.folds, again.candidates) == (fitted.kind, fitted.folds, fitted.candidates)
+    assert (again.kind, again.candidates) == (fitted.kind, fitted.candidates)
     assert again.line == fitted.line
     for name in ("source", "target", "unlike"):
         assert np.array_equal(getattr(again, name), getattr(fitted, name))
