@@ -60,7 +60,8 @@ def test_an_interrupted_transfer_ends_and_chooses_nothing(prefect_server, tmp_pa
     wait_for(workspace, moment, process)
     # Of two sites the second may begin seconds after the first one's fits; it is interrupted too where it has begun.
     begun = [name for name in sites if name in ("harbour", "hillside") and read_note(workspace, name)]
-    assert begun
+    # Extracts are read while the server starts, before there is a run.
+    assert begun or moment == "prepared"
     os.kill(process.pid, order)
     _, errors = process.communicate(timeout=LIMIT_SECONDS)
     assert process.returncode == 130, errors
@@ -74,7 +75,8 @@ def test_an_interrupted_transfer_ends_and_chooses_nothing(prefect_server, tmp_pa
         assert not workspace.latest(name).exists()
     assert not [stage for stage in LATER if (workspace.root / "store" / stage).exists()]
     assert not list(workspace.root.glob(".record-*"))
-    assert states_of_runs(workspace, sites) <= {"CANCELLED", "CRASHED"}
+    if begun:
+        assert states_of_runs(workspace, sites) <= {"CANCELLED", "CRASHED"}
 
 
 def states_of_runs(workspace, sites) -> set[str]:
